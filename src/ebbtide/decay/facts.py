@@ -1,0 +1,304 @@
+"""What facts do to a memory object: each begins a segment, from which all later scores follow.
+
+Functions take the state before, the terms of the object's policy and the instant at which the fact takes effect, and
+return the state after. Arithmetic of reinforcement and penalty: RFC-0008. Where time stands still (pinned, or not
+ACTIVE), facts work on the values as they stand: `_here` is the instant the object's own time stopped at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ebbtide.decay.maths import SCALAR, rounded
+from ebbtide.decay.rules import STANDSTILL, Future, earliest, future
+from ebbtide.decay.segment import Scores, Terms, evaluate
+from ebbtide.model.instant import DAY, first_whole_second
+from ebbtide.model.state import MemoryState
+from ebbtide.model.words import Clock, DecayProfile, EpistemicType, LifecycleState, OnReinforce, PenaltySignal, Rule
+from ebbtide.policy.document import RetentionRule
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The values an object has at an instant of its own time, before the next segment takes them over."""
+
+    at: int
+    age: int
+    scores: Scores
+
+
+def _here(state: MemoryState, at: int) -> int:
+    return at if state.stopped_at is None else state.stopped_at
+
+
+def standing(state: MemoryState, terms: Terms, at: int) -> Standing:
+    """How an object stands at an instant: parts, scores and age, unmoved where time stands still."""
+    here = _here(state, at)
+    scores = evaluate(SCALAR, terms.by_profile[state.decay_profile], state, here)
+    return Standing(here, state.segment_age + max(0, here - state.segment_at), scores)
+
+
+def shown(state: MemoryState, terms: Terms, at: int) -> tuple[float, float]:
+    """Effective salience and confidence; a pinned object shows salience 1.0 (the RFC's convention)."""
+    scores = standing(state, terms, at).scores
+    return (1.0 if state.pinned else scores.salience), scores.confidence
+
+
+def clock(state: MemoryState, which: Clock) -> int:
+    """The instant that age, grace and ttl count from: the named clock, or a later restore.
+
+    Being reinforced counts as being accessed here, though it does not move `accessed_at`.
+    """
+    marks = {
+        Clock.CREATED: (),
+        Clock.LAST_REINFORCED: (state.reinforced_at,),
+        Clock.LAST_ACCESSED: (state.accessed_at, state.reinforced_at),
+    }[which]
+    return max(state.created_at, state.restored_at or 0, *(mark or 0 for mark in marks))
+
+
+def retention_rule(state: MemoryState, terms: Terms) -> RetentionRule | None:
+    """The first retention rule of the policy that speaks of this object."""
+    for rule in terms.policy.params.retention:
+        match = rule.match
+        if (
+            not match.events
+            and (not match.object_types or state.object_type in match.object_types)
+            and (not match.epistemic_types or state.epistemic_type in match.epistemic_types)
+        ):
+            return rule
+    return None
+
+
+def expiry(state: MemoryState, terms: Terms, at: int) -> int | None:
+    """When the object's ttl ends: first whole second, or None without a rule. One that has ended by `at` is final."""
+    if state.expires_at is not None and state.expires_at <= at:
+        return state.expires_at
+    rule = retention_rule(state, terms)
+    return None if rule is None else first_whole_second(clock(state, rule.clock) + round(rule.ttl_days * DAY))
+
+
+def with_future(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+    """The state with its next rules worked out from the segment that begins at `at`."""
+    expires_at = None if state.pinned or state.held else expiry(state, terms, at)
+    if state.active and not state.standing:
+        grace = round(terms.policy.params.restore_grace_days * DAY)
+        found = future(
+            terms.by_profile[state.decay_profile],
+            state,
+            begin=at,
+            warned=state.warned,
+            keep_until=None if state.restored_at is None else state.restored_at + grace,
+            expires_at=expires_at,
+        )
+    elif state.active:
+        found = replace(STANDSTILL, warned=state.warned)
+    else:
+        found = earliest(None, None, None, expires_at, state.warned)
+    return _due(state, found)
+
+
+def _due(state: MemoryState, found: Future) -> MemoryState:
+    return replace(
+        state,
+        due_at=found.due_at,
+        due_rule=found.due_rule,
+        exit_at=found.exit_at,
+        exit_rule=found.exit_rule,
+        expires_at=found.expires_at,
+        warned=found.warned,
+    )
+
+
+def scored(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+    """The state with the scores it shows at `at` as its stored ones."""
+    salience, confidence = shown(state, terms, at)
+    return replace(state, salience=salience, confidence=confidence)
+
+
+def asserted(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+    """Begins the first segment of a new object, whose `baseline` and `confidence_base` are given."""
+    profile = terms.policy.profile_for(EpistemicType(state.epistemic_type), state.condition, state.profile_override)
+    params = terms.policy.params
+    observed = state.epistemic_type == EpistemicType.OBSERVED
+    new = replace(
+        state,
+        segment_at=at,
+        segment_age=0,
+        decaying=state.baseline,
+        boost=0.0,
+        confidence_from=at + round(params.observed_grace_days * DAY) if observed else at,
+        stability=_initial_stability(terms, profile),
+        decay_profile=profile,
+        policy_id=terms.policy.id,
+        policy_version=terms.policy.version,
+    )
+    return with_future(scored(new, terms, at), terms, at)
+
+
+def _initial_stability(terms: Terms, profile: DecayProfile) -> float | None:
+    fsrs = terms.by_profile[profile].stretch > 0
+    return terms.policy.params.profiles[profile].initial_stability_days if fsrs else None
+
+
+def _restarts(terms: Terms, state: MemoryState, *clocks: Clock) -> bool:
+    return terms.policy.params.profiles[DecayProfile(state.decay_profile)].clock in clocks
+
+
+def accessed(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+    """Records that an object was shown, which confirms nothing.
+
+    A segment begins only where the profile's clock or count needs it; what OBSERVED keeps of its confidence is
+    kept for another 180 days. A rule that was due before stays due, unless a segment begins.
+    """
+    profile = terms.policy.params.profiles[DecayProfile(state.decay_profile)]
+    restarts = _restarts(terms, state, Clock.LAST_ACCESSED)
+    counted = terms.by_profile[state.decay_profile].counts_accesses
+    uses_count = counted and (profile.by_use.kind != "none" or profile.floor_after > 0)
+    now = standing(state, terms, at)
+    new = replace(state, accessed_at=at, access_count=state.access_count + 1)
+    if not state.active:
+        return _due(new, earliest(None, None, None, _kept_expiry(new, terms, at), state.warned))
+    if restarts or uses_count:
+        new = _segment(new, now, age=0 if restarts else now.age)
+        if restarts and terms.policy.params.on_reinforce == OnReinforce.RESTORE:
+            new = replace(new, decaying=max(new.decaying, _restored_part(new)))
+    if state.epistemic_type == EpistemicType.OBSERVED:
+        grace = round(terms.policy.params.observed_grace_days * DAY)
+        new = replace(new, confidence_base=rounded(now.scores.confidence), confidence_from=now.at + grace)
+    if restarts or uses_count:
+        return with_future(scored(new, terms, at), terms, at)
+    renewed = with_future(new, terms, at)
+    if state.due_at is None or state.due_at > at:
+        return renewed
+    if state.due_rule == Rule.WARNING and (state.exit_at is None or state.exit_at > at):
+        return replace(renewed, due_at=state.due_at, due_rule=state.due_rule)
+    return new
+
+
+def _kept_expiry(state: MemoryState, terms: Terms, at: int) -> int | None:
+    return None if state.pinned or state.held else expiry(state, terms, at)
+
+
+def _segment(state: MemoryState, now: Standing, age: int) -> MemoryState:
+    """A segment that takes over the values as they stand."""
+    return replace(
+        state,
+        segment_at=now.at,
+        segment_age=age,
+        decaying=rounded(now.scores.decaying),
+        boost=rounded(now.scores.boost),
+        confidence_base=rounded(now.scores.confidence),
+        confidence_from=max(now.at, state.confidence_from),
+    )
+
+
+def _restored_part(state: MemoryState) -> float:
+    return rounded(min(1.0, state.baseline + state.centrality))
+
+
+def reinforced(state: MemoryState, terms: Terms, at: int, gamma: float) -> MemoryState:
+    """REINFORCE with effective γ: confidence to the ceiling, baseline up, boost on, the clock back to 0 where it is its.
+
+    No score ever falls; γ of 0 changes nothing.
+    """
+    if gamma <= 0:
+        return state
+    rules = terms.policy.params.reinforcement
+    now = standing(state, terms, at)
+    ceiling = rules.ceiling[EpistemicType(state.epistemic_type)]
+    confidence = now.scores.confidence
+    gain = gamma * rules.baseline_gain * (1 - state.baseline)
+    restarts = _restarts(terms, state, Clock.LAST_REINFORCED, Clock.LAST_ACCESSED)
+    new = _segment(
+        replace(state, reinforced_at=at, reinforce_count=state.reinforce_count + 1),
+        now,
+        age=0 if restarts else now.age,
+    )
+    new = replace(
+        new,
+        baseline=rounded(state.baseline + gain),
+        boost=rounded(max(now.scores.boost, min(rules.boost_cap, now.scores.boost + gamma))),
+        confidence_base=rounded(max(confidence, min(ceiling, confidence + gamma * (1 - confidence)))),
+    )
+    if terms.policy.params.on_reinforce == OnReinforce.CONTINUE:
+        new = replace(new, decaying=rounded(min(1.0, now.scores.decaying + gain)))
+    elif restarts:
+        new = replace(new, decaying=max(new.decaying, _restored_part(new)))
+    return with_future(scored(new, terms, at), terms, at)
+
+
+def penalised(state: MemoryState, terms: Terms, at: int, signal: PenaltySignal, delta: float) -> MemoryState:
+    """PENALTY with δ: confidence × (1 − δ), for CORRECTED not below its floor; baseline and decaying part × (1 − 0.3·δ).
+
+    Boost and clock stay; δ of 0 changes nothing.
+    """
+    if delta <= 0:
+        return state
+    rules = terms.policy.params.reinforcement
+    now = standing(state, terms, at)
+    confidence = now.scores.confidence
+    lowered = confidence * (1 - delta)
+    if signal == PenaltySignal.CORRECTED:
+        lowered = min(confidence, max(rules.corrected_floor, lowered))
+    share = 1 - rules.penalty_share * delta
+    new = replace(
+        _segment(state, now, age=now.age),
+        baseline=rounded(state.baseline * share),
+        decaying=rounded(now.scores.decaying * share),
+        confidence_base=rounded(lowered),
+    )
+    return with_future(scored(new, terms, at), terms, at)
+
+
+def pinned(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+    """Stops the object's time; it shows salience 1.0 and no task touches it. Pinning twice changes nothing."""
+    if state.pinned:
+        return state
+    new = replace(state, pinned=True, stopped_at=_here(state, at))
+    return with_future(scored(new, terms, at), terms, at)
+
+
+def unpinned(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+    """Lets time go on: the next segment takes parts and age as they stood. An unpinned object at 1.0 decays."""
+    if not state.pinned:
+        return state
+    if not state.active:
+        new = replace(state, pinned=False)
+        return with_future(scored(new, terms, at), terms, at)
+    now = standing(state, terms, at)
+    kept = max(0, state.confidence_from - now.at)
+    new = replace(
+        _segment(state, now, age=now.age),
+        pinned=False,
+        stopped_at=None,
+        segment_at=at,
+        confidence_from=at + kept,
+    )
+    return with_future(scored(new, terms, at), terms, at)
+
+
+def restored(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+    """ARCHIVED → ACTIVE: baseline and decaying part at least at the warning threshold, no boost, confidence as it stood."""
+    now = standing(state, terms, at)
+    floor = max(state.baseline, terms.by_profile[state.decay_profile].warning)
+    here = now.at if state.pinned else at
+    new = replace(
+        _segment(state, now, age=0),
+        lifecycle_state=LifecycleState.ACTIVE,
+        restored_at=at,
+        segment_at=here,
+        baseline=rounded(floor),
+        decaying=rounded(floor),
+        boost=0.0,
+        confidence_from=max(here, state.confidence_from),
+        stopped_at=state.stopped_at if state.pinned else None,
+        warned=False,
+    )
+    return with_future(scored(new, terms, at), terms, at)
+
+
+def left(state: MemoryState, terms: Terms, at: int, to: LifecycleState) -> MemoryState:
+    """Leaves ACTIVE by a caller's hand: scores stand from here on, and nothing but a ttl is due any more."""
+    new = scored(replace(state, lifecycle_state=to, stopped_at=_here(state, at)), terms, at)
+    return with_future(new, terms, at)

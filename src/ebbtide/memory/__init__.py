@@ -1,0 +1,1 @@
+"""What a caller can ask of memory: requests, ingest, policies, and reading what is there."""

@@ -1,0 +1,222 @@
+"""The desk: one transaction in which requests are taken, over any number of namespaces.
+
+Heads are locked in the order of the namespaces' names, so writers of several never wait for each other in a circle.
+A request whose name is known writes nothing again; one that a rule refuses is kept in `refusals`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import Connection, insert, select
+
+from ebbtide.memory.decide import Decision, id_of
+from ebbtide.memory.requests import AnyRequest, Belief, Event, OfObject, Penalty, Reinforce, Supersede
+from ebbtide.project.shelf import STORE_WIDE, Shelf
+from ebbtide.model.entry import Draft, Entry
+from ebbtide.model.errors import Conflict, Refused
+from ebbtide.model.identity import id_of_entry, id_of_ref, id_of_stream, uuid8
+from ebbtide.model.words import ActorType, OpType
+from ebbtide.policy.document import Policy
+from ebbtide.project.writer import NONCE, Request, Writer, content_hash
+from ebbtide.store.database import Database
+from ebbtide.store.tables import contents, event_log, refusals
+
+Entropy = Callable[[int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a request: its entries, or the earlier ones of the same name, and the object or event meant."""
+
+    entries: tuple[Entry, ...]
+    unchanged: bool
+    target: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An earlier request by its key: enough to tell whether a repeat is equal, and what it made."""
+
+    seq: int
+    request_hash: bytes
+    nonce: bytes | None
+    erased: bool
+
+
+def policy_entry(writer: Writer, policy: Policy, previous: str | None, at: int, actor: str, actor_type: str) -> Draft:
+    """POLICY_ASSIGNED of a namespace: the whole document, so that the log alone can say what decisions meant."""
+    stream_type, stream_id = writer.own_stream()
+    return Draft(
+        stream_type=stream_type,
+        stream_id=stream_id,
+        op_type=OpType.POLICY_ASSIGNED,
+        effective_at=at,
+        actor_id=actor,
+        actor_type=actor_type,
+        payload={"previous": previous, "document": policy.model_dump(mode="json", by_alias=True)},
+        fact=False,
+        policy_id=policy.id,
+        policy_version=policy.version,
+    )
+
+
+class Desk:
+    """Takes requests in one transaction; `close` writes them."""
+
+    def __init__(
+        self,
+        db: Database,
+        connection: Connection,
+        *,
+        clock: int,
+        entropy: Entropy,
+        default_policy: Policy,
+    ) -> None:
+        self._db = db
+        self._connection = connection
+        self._clock = clock
+        self._entropy = entropy
+        self._default_policy = default_policy
+        self.shelf = Shelf(connection)
+        self._writers: dict[str, Writer] = {}
+        self._known: dict[tuple[str, str], _Known | None] = {}
+
+    def open(self, namespaces: Iterable[str], begins_at: int) -> None:
+        """Locks the heads of namespaces, making new ones, which begin at an instant under the default policy."""
+        for namespace in sorted(set(namespaces)):
+            writer = Writer(self._db, self._connection, namespace, now=self._clock, entropy=self._entropy)
+            self._writers[namespace] = writer
+            if writer.head.policy_id is None:
+                self.shelf.put(STORE_WIDE, self._default_policy, self._clock)
+                self.assign(writer, self._default_policy, begins_at, "ebbtide", ActorType.SYSTEM_PROCESS)
+
+    def assign(self, writer: Writer, policy: Policy, at: int, actor: str, actor_type: str) -> Entry:
+        """Makes a policy the namespace's own, for all that is asserted from now on."""
+        head = writer.head
+        previous = f"{head.policy_id}@{head.policy_version}" if head.policy_id else None
+        self.shelf.put(writer.namespace, policy, self._clock)
+        entry = writer.append(policy_entry(writer, policy, previous, at, actor, actor_type))
+        writer.under(policy.id, policy.version)
+        return entry
+
+    def writer(self, namespace: str) -> Writer:
+        """The writer of an opened namespace."""
+        return self._writers[namespace]
+
+    def prepare(self, lines: Sequence[tuple[AnyRequest, str | None]]) -> None:
+        """Reads all that the requests name, a few queries for all of them. Each comes with its key, if it has one."""
+        for namespace, writer in self._writers.items():
+            mine = [(line, key) for line, key in lines if line.namespace == namespace]
+            objects, evidence, event_streams = [], [], []
+            for line, _ in mine:
+                if isinstance(line, OfObject | Supersede):
+                    objects.append(id_of(namespace, line.object))
+                if isinstance(line, Belief | Reinforce | Penalty):
+                    evidence += [id_of(namespace, name) for name in line.evidence]
+                if isinstance(line, Belief) and line.ref:
+                    objects.append(id_of_ref(namespace, line.ref))
+                if isinstance(line, Event):
+                    event_streams.append(id_of_stream(namespace, line.stream))
+            writer.load([*objects, *evidence])
+            writer.load_events(evidence)
+            writer.load_streams(event_streams)
+            self._load_known(namespace, [key for _, key in mine if key])
+
+    def _load_known(self, namespace: str, keys: list[str]) -> None:
+        wanted = [key for key in dict.fromkeys(keys) if (namespace, key) not in self._known]
+        if not wanted:
+            return
+        self._known |= {(namespace, key): None for key in wanted}
+        query = (
+            select(event_log.c.seq, event_log.c.idempotency_key, event_log.c.request_hash, event_log.c.content_hash, contents.c.nonce)
+            .join_from(
+                event_log,
+                contents,
+                (event_log.c.namespace_id == contents.c.namespace_id) & (event_log.c.seq == contents.c.seq),
+                isouter=True,
+            )
+            .where(event_log.c.namespace_id == namespace, self._db.among(event_log.c.idempotency_key, wanted))
+        )
+        for row in self._connection.execute(query):
+            nonce = None if row.nonce is None else bytes(row.nonce)
+            erased = row.content_hash is not None and nonce is None
+            self._known[namespace, row.idempotency_key] = _Known(row.seq, bytes(row.request_hash), nonce, erased)
+
+    def key_of_equal(self, line: AnyRequest, place: int) -> str:
+        """The key of a line without a ref: a keyed hash of its content and of which of its equals it is.
+
+        Keyed with the namespace's secret, which is in no log and no export: the key alone says nothing.
+        """
+        secret = self._writers[line.namespace].secret
+        return "line:" + hmac.new(secret, f"{place}\x1f{line.canonical()}".encode(), hashlib.sha256).hexdigest()
+
+    def take(self, line: AnyRequest, key: str | None) -> Taken:
+        """Decides a request and appends its entries; a repeat returns what the first one wrote.
+
+        Raises `Refused` where a rule says no, `Conflict` where the name was used for something else.
+        """
+        writer = self._writers[line.namespace]
+        if key is not None:
+            self._load_known(line.namespace, [key])
+            known = self._known[line.namespace, key]
+            if known is not None:
+                return self._repeat(line, key, known)
+        request = None if key is None else Request(key, line.canonical())
+        target = self._target(line, writer.next_seq)
+        written = []
+        decision = Decision(writer, self.shelf, self._clock)
+        for draft in decision.decide(line):
+            written.append(writer.append(draft, request if not written else None))
+        if key is not None:
+            first = written[0]
+            assert first.request_hash is not None
+            self._known[line.namespace, key] = _Known(
+                first.seq, first.request_hash, writer.nonce_of(first), erased=False
+            )
+        return Taken(tuple(written), unchanged=False, target=target)
+
+    def _repeat(self, line: AnyRequest, key: str, known: _Known) -> Taken:
+        equal = known.erased or content_hash(known.nonce or bytes(NONCE), line.canonical()) == known.request_hash
+        if not equal:
+            raise Conflict(
+                f"the name {key!r} was used for something else: choose another, or repeat the line as it was",
+                rule="idempotency_key",
+                object=key,
+            )
+        return Taken((), unchanged=True, target=self._target(line, known.seq))
+
+    @staticmethod
+    def _target(line: AnyRequest, seq: int) -> UUID:
+        """The object or event that a request, whose first entry is at `seq`, makes or is about."""
+        if isinstance(line, Event | Belief):
+            return id_of_ref(line.namespace, line.ref) if line.ref else id_of_entry(line.namespace, seq)
+        return id_of(line.namespace, line.object)
+
+    def close(self) -> int:
+        """Writes what was taken, a batch per namespace; the number of entries."""
+        return sum(len(self._writers[namespace].flush()) for namespace in sorted(self._writers))
+
+
+def note_refusal(
+    connection: Connection, line: AnyRequest, refused: Refused, *, clock: int, entropy: Entropy
+) -> None:
+    """Keeps what a rule refused: who asked what of which object, when, and which rule said no."""
+    about = line.object if isinstance(line, OfObject | Supersede) else line.ref
+    connection.execute(
+        insert(refusals).values(
+            namespace_id=line.namespace,
+            id=uuid8(line.namespace, entropy(NONCE).hex()),
+            recorded_at=clock,
+            effective_at=clock if line.effective_at is None else line.effective_at,
+            op_type=line.op,
+            object_id=None if about is None else id_of(line.namespace, about),
+            actor_id=line.actor_id,
+            actor_type=line.actor_type.value,
+            rule=refused.rule,
+        )
+    )

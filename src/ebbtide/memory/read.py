@@ -1,0 +1,257 @@
+"""Reading memory: effective scores and eligibility at an instant, from the state as it is or from the log as it was."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Double,
+    Select,
+    Text,
+    and_,
+    case,
+    func,
+    literal,
+    select,
+)
+
+from ebbtide.decay.segment import evaluate
+from ebbtide.model import instant
+from ebbtide.model.state import OBJECT_COLUMNS, STATE_COLUMNS
+from ebbtide.model.words import Condition, EpistemicType, LifecycleState
+from ebbtide.project.refold import refold, until
+from ebbtide.store.database import SQL, Database
+from ebbtide.store.tables import contents, event_log, memory_objects, memory_state, policy_profiles
+
+BELIEVED_ENOUGH = 0.30
+"""UNVERIFIED is retrieved only with a confidence above this."""
+
+
+class Memory(BaseModel):
+    """A memory object as of an instant. Scores are effective, in [0, 1]; the stored ones are what the last entry left."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: UUID
+    ref: str | None
+    namespace_id: str
+    type: str
+    epistemic_type: str
+    source_type: str
+    condition: str | None
+    subject: str | None
+    value: JsonValue
+    evidence: list[UUID]
+    lifecycle_state: str
+    pinned: bool
+    held: bool
+    suppressed: bool
+    eligible: bool
+    withheld: str | None
+    salience: float
+    confidence: float
+    stored_salience: float
+    stored_confidence: float
+    decay_profile: str
+    policy: str
+    created_at: datetime
+    modified_at: datetime
+    accessed_at: datetime | None
+    reinforced_at: datetime | None
+    restored_at: datetime | None
+    decayed_at: datetime | None
+    due_at: datetime | None
+    due_rule: str | None
+    expires_at: datetime | None
+    erased_at: datetime | None
+    warned: bool
+    supersedes: UUID | None
+    superseded_by: UUID | None
+    version: int
+    fact_version: int
+
+
+class LogEntry(BaseModel):
+    """One entry of an object's history."""
+
+    model_config = ConfigDict(frozen=True)
+
+    seq: int
+    id: UUID
+    op_type: str
+    recorded_at: datetime
+    effective_at: datetime
+    actor_id: str
+    actor_type: str
+    version: int
+    lifecycle_state: str | None
+    salience: float | None
+    confidence: float | None
+    salience_delta: float | None
+    confidence_delta: float | None
+    policy: str | None
+    payload: JsonValue
+    content: JsonValue
+    hash: str
+
+
+def withheld(objects: Any, state: Any, confidence: Any, at: Any) -> ColumnElement[str]:
+    """Why a memory is not retrieved by default, or null where it is eligible; the first reason that holds."""
+    return case(
+        (state.lifecycle_state != LifecycleState.ACTIVE.value, func.lower(state.lifecycle_state, type_=Text)),
+        (and_(state.expires_at.isnot(None), state.expires_at <= at), "expired"),
+        (objects.epistemic_type == EpistemicType.HYPOTHETICAL.value, "hypothetical"),
+        (
+            and_(objects.epistemic_type == EpistemicType.UNVERIFIED.value, confidence <= BELIEVED_ENOUGH),
+            "unverified",
+        ),
+        (
+            and_(
+                objects.epistemic_type == EpistemicType.CONDITIONAL.value,
+                func.coalesce(objects.condition, Condition.UNKNOWN.value) != Condition.TRUE.value,
+            ),
+            "condition_not_true",
+        ),
+        else_=literal(None, Text),
+    )
+
+
+def evaluated(db: Database, at: Any, state: Any = memory_state, objects: Any = memory_objects) -> Select[Any]:
+    """Memory objects with their effective scores at an instant, an expression in µs.
+
+    `state` and `objects` are what to read: the tables, or a subquery with the same columns.
+    """
+    s, o, policy = state.c, objects.c, policy_profiles.c
+    scores = evaluate(SQL, policy, s, func.coalesce(s.stopped_at, at, type_=BigInteger))
+    salience = case((s.pinned, literal(1.0, Double)), else_=scores.salience)
+    joined = state
+    if objects is not state:
+        joined = state.join(objects, and_(s.namespace_id == o.namespace_id, s.object_id == o.object_id))
+    joined = joined.join(
+        policy_profiles,
+        and_(
+            s.namespace_id == policy.namespace_id,
+            s.policy_id == policy.policy_id,
+            s.policy_version == policy.policy_version,
+            s.decay_profile == policy.decay_profile,
+        ),
+    ).outerjoin(
+        contents, and_(o.namespace_id == contents.c.namespace_id, o.content_seq == contents.c.seq)
+    )
+    return select(
+        *(s[name] for name in STATE_COLUMNS if name not in ("salience", "confidence", "head_hash")),
+        *(o[name] for name in OBJECT_COLUMNS if name not in ("namespace_id", "object_id")),
+        s.salience.label("stored_salience"),
+        s.confidence.label("stored_confidence"),
+        salience.label("salience"),
+        scores.confidence.label("confidence"),
+        withheld(o, s, scores.confidence, at).label("withheld"),
+        contents.c.content,
+    ).select_from(joined)
+
+
+def source(db: Database, namespace: str, as_of: int | None, known_at: int | None, at: int) -> Any:
+    """What to read for an instant: the state as it is, or, where the past is asked for, the log as it was then."""
+    instant_column = literal(at, BigInteger)
+    if as_of is None and known_at is None:
+        return evaluated(db, instant_column).where(memory_state.c.namespace_id == namespace).subquery()
+    past = db.fence(refold(db, namespace, until(at, known_at)))
+    return evaluated(db, instant_column, past, past).subquery()
+
+
+def memories(
+    db: Database,
+    connection: Connection,
+    namespace: str,
+    *,
+    now: int,
+    as_of: int | None = None,
+    known_at: int | None = None,
+    only: UUID | None = None,
+    everything: bool = False,
+    limit: int | None = None,
+) -> list[Memory]:
+    """The memories of a namespace, most salient first: those eligible for retrieval, or all of them.
+
+    `as_of` asks what held then as far as known today, `known_at` what was known then; the limit comes after the filter.
+    """
+    at = as_of if as_of is not None else known_at if known_at is not None else now
+    found = source(db, namespace, as_of, known_at, at)
+    query = select(found).order_by(found.c.salience.desc(), found.c.created_at.desc(), found.c.object_id)
+    if only is not None:
+        query = query.where(found.c.object_id == only)
+    elif not everything:
+        query = query.where(found.c.withheld.is_(None))
+    if limit is not None:
+        query = query.limit(limit)
+    return [_memory(row._mapping) for row in connection.execute(query)]
+
+
+def _memory(row: Any) -> Memory:
+    times = ("created_at", "modified_at", "accessed_at", "reinforced_at", "restored_at", "decayed_at", "due_at", "expires_at")
+    content = None if row["content"] is None else _json(row["content"])
+    return Memory(
+        id=row["object_id"],
+        type=row["object_type"],
+        value=None if content is None else content["value"],
+        evidence=_json(row["evidence"]),
+        suppressed=False,
+        eligible=row["withheld"] is None,
+        policy=f"{row['policy_id']}@{row['policy_version']}",
+        erased_at=None,
+        **{name: _time(row[name]) for name in times},
+        **{
+            name: row[name]
+            for name in Memory.model_fields
+            if name in row and name not in times and name not in ("evidence", "type", "value")
+        },
+    )
+
+
+def history(connection: Connection, namespace: str, stream: UUID, known_at: int | None = None) -> list[LogEntry]:
+    """The entries of one stream, oldest first, with what callers wrote as far as it is kept."""
+    query = (
+        select(event_log, contents.c.content)
+        .join_from(
+            event_log,
+            contents,
+            and_(event_log.c.namespace_id == contents.c.namespace_id, event_log.c.seq == contents.c.seq),
+            isouter=True,
+        )
+        .where(event_log.c.namespace_id == namespace, event_log.c.stream_id == stream)
+        .order_by(event_log.c.version)
+    )
+    if known_at is not None:
+        query = query.where(event_log.c.recorded_at <= known_at)
+    return [_entry(row._mapping) for row in connection.execute(query)]
+
+
+def _entry(row: Any) -> LogEntry:
+    return LogEntry(
+        recorded_at=instant.to_datetime(row["recorded_at"]),
+        effective_at=instant.to_datetime(row["effective_at"]),
+        policy=None if row["policy_id"] is None else f"{row['policy_id']}@{row['policy_version']}",
+        payload=_json(row["payload"]),
+        content=None if row["content"] is None else _json(row["content"]),
+        hash=bytes(row["hash"]).hex(),
+        **{
+            name: row[name]
+            for name in LogEntry.model_fields
+            if name in row and name not in ("recorded_at", "effective_at", "payload", "content", "hash")
+        },
+    )
+
+
+def _json(text: str) -> Any:
+    return json.loads(text)
+
+
+def _time(micros: int | None) -> datetime | None:
+    return None if micros is None else instant.to_datetime(micros)

@@ -1,0 +1,307 @@
+"""The requests a caller may make, one model per operation: the lines of a JSON Lines file, and what Python and the
+command line build. A bad value is refused with its field and what is allowed."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+
+from ebbtide.model import instant
+from ebbtide.model.errors import BadInput
+from ebbtide.model.identity import identifier
+from ebbtide.model.words import (
+    ActorType,
+    Condition,
+    DecayProfile,
+    EpistemicType,
+    ObjectType,
+    PenaltySignal,
+    ReinforceSignal,
+    Role,
+    SourceType,
+)
+
+MAX_LINE = 1 << 20
+DEFAULT_NAMESPACE = "default"
+DEFAULT_ACTOR = "caller"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def _identifier(value: str) -> str:
+    _text(value)
+    try:
+        return identifier(value, "")
+    except BadInput as error:
+        raise ValueError(error.message) from error
+
+
+def _instant(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return instant.parse(value)
+        except BadInput as error:
+            raise ValueError(error.message) from error
+    if isinstance(value, datetime):
+        return instant.to_micros(value)
+    raise ValueError("is no time: write it as 2026-03-01T09:00:00Z")
+
+
+def _text(value: str) -> str:
+    if "\x00" in value:
+        raise ValueError("holds U+0000: leave it out")
+    if _SURROGATE.search(value):
+        raise ValueError("holds half a surrogate pair, which UTF-8 has no bytes for")
+    return value
+
+
+def _json(value: Any) -> Any:
+    """Any JSON value but null, without U+0000, NaN or infinity."""
+    if value is None:
+        raise ValueError("is null: a memory says something")
+    try:
+        dumped = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    except ValueError as error:
+        raise ValueError("holds NaN or infinity, which JSON has no word for") from error
+    except TypeError as error:
+        raise ValueError(f"is not JSON: {error}") from error
+    if _NUL.search(dumped):
+        raise ValueError("holds U+0000: leave it out")
+    if _SURROGATE.search(dumped):
+        raise ValueError("holds half a surrogate pair, which UTF-8 has no bytes for")
+    return value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("is no number in [0, 1]")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_identifier)]
+Micros = Annotated[int, BeforeValidator(_instant)]
+TextLine = Annotated[str, AfterValidator(_text)]
+Score = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)]
+Value = Annotated[JsonValue, BeforeValidator(_json)]
+Metadata = dict[str, Annotated[JsonValue, BeforeValidator(_json)]]
+
+
+class Line(BaseModel):
+    """What every request has: whose memory, who asks, when it took effect (default: now), and its name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    TEXT: ClassVar[tuple[str, ...]] = ("reason", "metadata")
+    """Fields that hold text a caller wrote: they go to `contents`, not into the log."""
+
+    namespace: Name = DEFAULT_NAMESPACE
+    ref: Name | None = None
+    effective_at: Micros | None = None
+    actor_id: Name = DEFAULT_ACTOR
+    actor_type: ActorType = ActorType.SYSTEM_PROCESS
+    metadata: Metadata | None = None
+
+    def canonical(self) -> str:
+        """The request as sorted JSON: what a repeat under the same name must be equal to."""
+        return json.dumps(self.model_dump(mode="json", exclude_none=True), sort_keys=True, ensure_ascii=False)
+
+    def content(self) -> dict[str, Any]:
+        """The text of the request, by field."""
+        return {
+            field: value for field in self.TEXT if (value := getattr(self, field, None)) is not None
+        }
+
+
+class Event(Line):
+    """Something that happened: a message, a tool's output."""
+
+    TEXT = ("content", "metadata")
+    op: Literal["EVENT"] = "EVENT"
+    stream: Name = "events"
+    role: Role | None = None
+    content_: Annotated[Value, Field(alias="content")]
+    subject: Name | None = None
+
+    def content(self) -> dict[str, Any]:
+        return {"content": self.content_} | ({"metadata": self.metadata} if self.metadata else {})
+
+
+class Belief(Line):
+    """The fields that say what is believed, how it is known and how it ages."""
+
+    TEXT = ("value", "reason", "metadata")
+    value: Value
+    evidence: tuple[Name, ...] = ()
+    salience: Score | None = None
+    confidence: Score | None = None
+    decay_profile: DecayProfile | None = None
+    condition: Condition | None = None
+
+    def _check(self, epistemic: EpistemicType | None, source: SourceType | None) -> None:
+        if epistemic == EpistemicType.DEPRECATED:
+            raise ValueError("epistemic_type DEPRECATED is never asserted: it is what a belief becomes")
+        if self.condition is not None and epistemic not in (None, EpistemicType.CONDITIONAL):
+            raise ValueError("condition is of CONDITIONAL beliefs only: leave it out")
+        if source == SourceType.IMPORTED and self.confidence is None:
+            raise ValueError("source_type IMPORTED keeps the confidence it came with: give confidence")
+
+
+class Assert(Belief):
+    """A new memory object."""
+
+    op: Literal["ASSERT"] = "ASSERT"
+    object_type: ObjectType
+    epistemic_type: EpistemicType
+    source_type: SourceType
+    subject: Name | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        self._check(self.epistemic_type, self.source_type)
+        return self
+
+
+class OfObject(Line):
+    """A request about one object, by id or ref; `expected_version` is the fact_version the caller has seen."""
+
+    object: Name
+    expected_version: Annotated[int, Field(ge=0, strict=True)] | None = None
+
+
+class Supersede(Belief):
+    """Closes an object and opens the one that takes its place; what is not given is as it was in the old one."""
+
+    op: Literal["SUPERSEDE"] = "SUPERSEDE"
+    object: Name
+    expected_version: Annotated[int, Field(ge=0, strict=True)] | None = None
+    object_type: ObjectType | None = None
+    epistemic_type: EpistemicType | None = None
+    source_type: SourceType | None = None
+    subject: Name | None = None
+    reason: TextLine | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        self._check(self.epistemic_type, self.source_type)
+        return self
+
+
+class Access(OfObject):
+    """An object was shown, which confirms nothing."""
+
+    op: Literal["ACCESS"] = "ACCESS"
+
+
+class Reinforce(OfObject):
+    """An object's use was confirmed. `restore` brings an archived one back first."""
+
+    op: Literal["REINFORCE"] = "REINFORCE"
+    signal: ReinforceSignal
+    session_id: Name | None = None
+    evidence: tuple[Name, ...] = ()
+    restore: Annotated[bool, Field(strict=True)] = False
+    reason: TextLine | None = None
+
+
+class Penalty(OfObject):
+    """An object was of no use, or wrong. `restore` brings an archived one back first."""
+
+    op: Literal["PENALTY"] = "PENALTY"
+    signal: PenaltySignal
+    session_id: Name | None = None
+    evidence: tuple[Name, ...] = ()
+    restore: Annotated[bool, Field(strict=True)] = False
+    reason: TextLine | None = None
+
+
+class Pin(OfObject):
+    """Stops an object's time: nothing automatic touches it."""
+
+    op: Literal["PIN"] = "PIN"
+    reason: TextLine | None = None
+
+
+class Unpin(OfObject):
+    """Lets a pinned object's time go on."""
+
+    op: Literal["UNPIN"] = "UNPIN"
+    reason: TextLine | None = None
+
+
+class Restore(OfObject):
+    """Brings an archived object back."""
+
+    op: Literal["RESTORE"] = "RESTORE"
+    reason: TextLine | None = None
+
+
+AnyRequest = Event | Assert | Access | Reinforce | Penalty | Pin | Unpin | Supersede | Restore
+_any: TypeAdapter[AnyRequest] = TypeAdapter(Annotated[AnyRequest, Field(discriminator="op")])
+
+
+def request_from(data: Any) -> AnyRequest:
+    """Validates one request given as a mapping; the error names the field."""
+    try:
+        return _any.validate_python(data)
+    except ValidationError as error:
+        raise _bad_input(error) from error
+
+
+def request_from_json(line: bytes) -> AnyRequest:
+    """Validates one line of JSON Lines; the error names the field."""
+    if len(line) > MAX_LINE:
+        raise BadInput(f"is longer than {MAX_LINE} bytes: put large content elsewhere and refer to it")
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"is not UTF-8 at byte {error.start + 1}: convert the file") from error
+    try:
+        data = json.loads(text, object_pairs_hook=_no_repeated_key)
+    except RecursionError as error:
+        raise BadInput("is nested too deeply") from error
+    except json.JSONDecodeError as error:
+        raise BadInput(f"is not JSON: {error.msg} at column {error.colno}") from error
+    if not isinstance(data, dict):
+        raise BadInput('is not an object: write {"op": …}')
+    return request_from(data)
+
+
+def _no_repeated_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise BadInput("stands twice", field=next(name for name in names if names.count(name) > 1))
+    return found
+
+
+def _bad_input(error: ValidationError) -> BadInput:
+    first = error.errors(include_url=False)[0]
+    place = [str(part) for part in first["loc"]]
+    if first["type"].startswith("union_tag"):
+        ops = ", ".join(sorted(kind.model_fields["op"].default for kind in AnyRequest.__args__))
+        given = first.get("ctx", {}).get("tag")
+        return BadInput(f"{given!r} cannot be asked for: one of {ops}" if given else f"is missing: one of {ops}", field="op")
+    if place and place[0].isupper():
+        place = place[1:]
+    message = str(first["msg"]).removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        message = "is not known: check the spelling, or leave it out"
+    elif first["type"] == "missing":
+        message = "is missing"
+    given = first.get("input")
+    shown = f" (given: {given!r})" if isinstance(given, str | int | float) and len(str(given)) < 80 else ""
+    return BadInput(f"{message}{shown}", field=".".join(place) or None)

@@ -1,0 +1,102 @@
+"""The fold in SQL: the state that a range of the log leaves, for a whole namespace in one statement.
+
+Last writer wins, per group of columns: one scan finds the last version that carries each group, a second one picks
+those entries up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Boolean, ColumnElement, Select, Text, Uuid, and_, case, cast, func, literal, or_, select
+
+from ebbtide.model.state import BITS, GROUPS
+from ebbtide.model.words import OpType, StreamType
+from ebbtide.store.database import Database
+from ebbtide.store.tables import event_log, memory_objects, memory_state
+
+_TYPES = {column.name: column.type for table in (memory_objects, memory_state) for column in table.columns}
+
+
+def until(as_of: int | None, known_at: int | None) -> ColumnElement[bool] | None:
+    """Entries effective by `as_of` and recorded by `known_at`; None where neither bounds anything."""
+    bounds = [
+        column <= at
+        for column, at in ((event_log.c.effective_at, as_of), (event_log.c.recorded_at, known_at))
+        if at is not None
+    ]
+    return and_(*bounds) if bounds else None
+
+
+def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = None) -> Select[Any]:
+    """The state of every object of a namespace after those of its entries that `which` lets through.
+
+    The columns are those of `MemoryState`.
+    """
+    log = event_log.c
+    mine = [log.namespace_id == namespace, log.stream_type == StreamType.OBJECT.value]
+    if which is not None:
+        mine.append(which)
+
+    def last(condition: Any) -> ColumnElement[int]:
+        return func.max(case((condition, log.version)))
+
+    marks = {
+        "any": func.max(log.version),
+        "fact": last(log.fact_version.isnot(None)),
+        "state": last(log.lifecycle_state.isnot(None)),
+        "score": last(log.salience.isnot(None)),
+        "decay": last(log.op_type == OpType.DECAY_APPLIED.value),
+        **{group: last(log.carries.op("&")(bit) != 0) for group, bit in BITS.items()},
+    }
+    heads = (
+        select(log.stream_id, *(mark.label(f"at_{name}") for name, mark in marks.items()))
+        .where(*mine)
+        .group_by(log.stream_id)
+        .subquery()
+    )
+
+    def picked(mark: str, value: Any) -> Any:
+        return func.max(case((log.version == heads.c[f"at_{mark}"], value)), type_=value.type)
+
+    chosen = (
+        select(
+            log.stream_id.label("object_id"),
+            picked("any", log.version).label("version"),
+            picked("any", db.hex(log.hash)).label("head"),
+            picked("fact", log.fact_version).label("fact_version"),
+            picked("fact", log.effective_at).label("fact_at"),
+            picked("state", log.lifecycle_state).label("lifecycle_state"),
+            picked("score", log.salience).label("salience"),
+            picked("score", log.confidence).label("confidence"),
+            picked("decay", log.effective_at).label("decayed_at"),
+            *(picked(group, log.after).label(group) for group in GROUPS),
+        )
+        .join_from(event_log, heads, log.stream_id == heads.c.stream_id)
+        .where(*mine, or_(*(log.version == heads.c[f"at_{mark}"] for mark in marks)))
+        .group_by(log.stream_id)
+        .subquery()
+    )
+    plain = ("object_id", "version", "head", "fact_version", "fact_at", "lifecycle_state", "salience", "confidence", "decayed_at")
+    parsed = db.fence(
+        select(*(chosen.c[name] for name in plain), *(db.json(chosen.c[group]).label(group) for group in GROUPS))
+    ).c
+    return select(
+        literal(namespace, Text).label("namespace_id"),
+        *(parsed[name] for name in plain if name != "head"),
+        db.unhex(parsed.head).label("head_hash"),
+        *(
+            _read(db.member(parsed[group], group, name), name).label(name)
+            for group, names in GROUPS.items()
+            for name in names
+        ),
+    )
+
+
+def _read(value: ColumnElement[str], name: str) -> ColumnElement[Any]:
+    kind = _TYPES[name]
+    if isinstance(kind, Text):
+        return value
+    if isinstance(kind, Boolean):
+        return value == "true"
+    return cast(value, Uuid if isinstance(kind, Uuid) else type(kind))

@@ -1,0 +1,74 @@
+"""The policies of a store: registered store-wide, and as assigned in each namespace."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from sqlalchemy import Connection, insert, select
+
+from ebbtide.decay.segment import Terms
+from ebbtide.model.errors import Conflict, NotFound
+from ebbtide.policy.document import Policy
+from ebbtide.store.tables import policies, policy_profiles
+
+STORE_WIDE = ""
+"""The namespace under which a policy version is registered for all; no caller's namespace is empty."""
+
+
+class Shelf:
+    """Policies by namespace and version, read once per unit of work."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._terms: dict[tuple[str, str, str], Terms] = {}
+
+    def terms(self, namespace: str, policy_id: str, version: str) -> Terms:
+        """The terms of a policy version as a namespace has it."""
+        key = (namespace, policy_id, version)
+        if key not in self._terms:
+            policy = self.find(namespace, policy_id, version)
+            if policy is None:
+                raise NotFound(f"{policy_id}@{version} is not registered: `ebb policy register FILE`")
+            self._terms[key] = Terms.of(policy)
+        return self._terms[key]
+
+    def find(self, namespace: str, policy_id: str, version: str) -> Policy | None:
+        """A policy version as it was registered, or None."""
+        document = self._connection.execute(
+            select(policies.c.document).where(
+                policies.c.namespace_id == namespace,
+                policies.c.policy_id == policy_id,
+                policies.c.policy_version == version,
+            )
+        ).scalar()
+        return None if document is None else Policy.model_validate(json.loads(document))
+
+    def put(self, namespace: str, policy: Policy, now: int) -> bool:
+        """Registers a version; False where it is there already with the same content. Other content is refused."""
+        known = self.find(namespace, policy.id, policy.version)
+        if known is not None:
+            if known != policy:
+                raise Conflict(
+                    f"{policy.name} is registered with other content: a version never changes, give it a new one",
+                    rule="policy_immutable",
+                )
+            return False
+        key = {"namespace_id": namespace, "policy_id": policy.id, "policy_version": policy.version}
+        self._connection.execute(
+            insert(policies).values(**key, document=policy.canonical(), registered_at=now)
+        )
+        profiles = [
+            {**key, "decay_profile": name, **asdict(numbers)} for name, numbers in Terms.of(policy).by_profile.items()
+        ]
+        self._connection.execute(insert(policy_profiles), profiles)
+        return True
+
+    def registered(self) -> list[Policy]:
+        """All versions registered store-wide."""
+        rows = self._connection.execute(
+            select(policies.c.document)
+            .where(policies.c.namespace_id == STORE_WIDE)
+            .order_by(policies.c.policy_id, policies.c.policy_version)
+        )
+        return [Policy.model_validate(json.loads(document)) for (document,) in rows]

@@ -1,0 +1,272 @@
+"""The inline writer: appends what requests decided and keeps the state in step, in the caller's transaction.
+
+It locks the namespace's head first and reads state only after, so two writers of one namespace come one after the
+other. Nothing is sent to the tables before `flush`; a request that fails in between has written nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, select
+
+from ebbtide.decay.maths import rounded
+from ebbtide.log.batches import root_of
+from ebbtide.log.canonical import hash_of
+from ebbtide.log.head import Head, close_batch, lock_or_create
+from ebbtide.model.entry import Draft, Entry
+from ebbtide.model.identity import id_of_entry, id_of_namespace
+from ebbtide.model.state import BITS, OBJECT_COLUMNS, STATE_COLUMNS, MemoryState
+from ebbtide.model.words import LifecycleState, StreamType
+from ebbtide.project.fold import apply
+from ebbtide.store.database import Database
+from ebbtide.store.tables import contents, event_log, event_state, memory_objects, memory_state, streams
+
+NONCE = 16
+
+
+def as_json(value: Any) -> str:
+    """JSON as the log keeps it: no spaces, keys in the order given, no escapes but those that are needed."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def content_hash(nonce: bytes, content: str) -> bytes:
+    """SHA-256(nonce ‖ content): says nothing about the content once the nonce is erased."""
+    return hashlib.sha256(nonce + content.encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """How a request is known again: the key its first entry bears, and what a repeat must be equal to."""
+
+    key: str
+    canonical: str
+
+
+class Writer:
+    """Appends to one namespace within one transaction."""
+
+    def __init__(
+        self, db: Database, connection: Connection, namespace: str, *, now: int, entropy: Callable[[int], bytes]
+    ) -> None:
+        self._db = db
+        self._connection = connection
+        self._entropy = entropy
+        self.head: Head = lock_or_create(db, connection, namespace, entropy)
+        self.namespace = namespace
+        self.recorded_at = max(now, self.head.last_recorded_at)
+        self.secret = self.head.secret
+        self._states: dict[UUID, MemoryState | None] = {}
+        self._streams: dict[UUID, tuple[int, bytes]] = {}
+        self._touched: dict[UUID, None] = {}
+        self._touched_streams: dict[UUID, None] = {}
+        self._entries: list[Entry] = []
+        self._nonces: dict[int, bytes] = {}
+        self._contents: list[dict[str, Any]] = []
+        self._events: list[dict[str, Any]] = []
+        self._known_events: set[UUID] = set()
+
+    # What is there
+
+    def load(self, objects: Iterable[UUID]) -> None:
+        """Reads the states of objects that are not at hand yet, all in one query."""
+        wanted = [object_id for object_id in dict.fromkeys(objects) if object_id not in self._states]
+        if not wanted:
+            return
+        query = (
+            select(memory_state, *(memory_objects.c[name] for name in OBJECT_COLUMNS[2:]))
+            .join_from(
+                memory_state,
+                memory_objects,
+                (memory_state.c.namespace_id == memory_objects.c.namespace_id)
+                & (memory_state.c.object_id == memory_objects.c.object_id),
+            )
+            .where(
+                memory_state.c.namespace_id == self.namespace,
+                self._db.among(memory_state.c.object_id, wanted),
+            )
+        )
+        self._states |= dict.fromkeys(wanted)
+        for row in self._connection.execute(query):
+            found = state_from(row._mapping)
+            self._states[found.object_id] = found
+
+    def load_streams(self, ids: Iterable[UUID]) -> None:
+        """Reads the heads of event streams, all in one query."""
+        wanted = [stream for stream in dict.fromkeys(ids) if stream not in self._streams]
+        if not wanted:
+            return
+        self._streams |= dict.fromkeys(wanted, (0, bytes(32)))
+        query = select(streams).where(
+            streams.c.namespace_id == self.namespace, self._db.among(streams.c.stream_id, wanted)
+        )
+        for row in self._connection.execute(query):
+            self._streams[row.stream_id] = (row.version, bytes(row.head_hash))
+
+    def load_events(self, ids: Iterable[UUID]) -> None:
+        """Looks up which of these ids are events of this namespace."""
+        wanted = list(dict.fromkeys(ids))
+        if wanted:
+            query = select(event_state.c.event_id).where(
+                event_state.c.namespace_id == self.namespace, self._db.among(event_state.c.event_id, wanted)
+            )
+            self._known_events |= set(self._connection.execute(query).scalars())
+
+    def has_event(self, event_id: UUID) -> bool:
+        """Whether a loaded id, or one of an event appended here, is an event of this namespace."""
+        return event_id in self._known_events
+
+    def note_event(self, row: Mapping[str, Any]) -> None:
+        """Keeps a row of `event_state` for an event just appended."""
+        self._events.append({"namespace_id": self.namespace, **row})
+        self._known_events.add(row["event_id"])
+
+    def state(self, object_id: UUID) -> MemoryState | None:
+        """The state of an object as of the last append; None where there is none."""
+        if object_id not in self._states:
+            self.load([object_id])
+        return self._states[object_id]
+
+    def nonce_of(self, entry: Entry) -> bytes | None:
+        """The nonce of an entry appended here and not flushed yet; None where it has no content."""
+        return self._nonces.get(entry.seq)
+
+    @property
+    def next_seq(self) -> int:
+        return self.head.last_seq + len(self._entries) + 1
+
+    # What is written
+
+    def append(self, draft: Draft, request: Request | None = None) -> Entry:
+        """Gives a draft its place, version, hash and content, and folds it into the state at hand."""
+        state = self.state(draft.stream_id) if draft.stream_type == StreamType.OBJECT else None
+        version, prev_hash = self._stream_head(draft, state)
+        content, nonce = (as_json(draft.content), self._entropy(NONCE)) if draft.content else (None, bytes(NONCE))
+        entry = Entry(
+            namespace_id=self.namespace,
+            seq=self.next_seq,
+            id=id_of_entry(self.namespace, self.next_seq),
+            stream_type=draft.stream_type,
+            stream_id=draft.stream_id,
+            version=version + 1,
+            fact_version=(state.fact_version if state else 0) + 1 if draft.fact else None,
+            op_type=draft.op_type,
+            recorded_at=self.recorded_at,
+            effective_at=draft.effective_at,
+            actor_id=draft.actor_id,
+            actor_type=draft.actor_type,
+            payload=as_json(draft.payload),
+            after=as_json(draft.after) if draft.after else None,
+            carries=sum(BITS[group] for group in draft.after),
+            idempotency_key=request.key if request else None,
+            request_hash=content_hash(nonce, request.canonical) if request else None,
+            lifecycle_state=draft.lifecycle_state,
+            salience=draft.salience,
+            confidence=draft.confidence,
+            salience_delta=_delta(draft.salience, state.salience if state else 0.0),
+            confidence_delta=_delta(draft.confidence, state.confidence if state else 0.0),
+            decay_profile=draft.decay_profile,
+            policy_id=draft.policy_id,
+            policy_version=draft.policy_version,
+            content_hash=content_hash(nonce, content) if content else None,
+            prev_hash=prev_hash,
+        )
+        entry = replace(entry, hash=hash_of(entry))
+        if content:
+            self._nonces[entry.seq] = nonce
+            self._contents.append(
+                {
+                    "namespace_id": self.namespace,
+                    "seq": entry.seq,
+                    "nonce": nonce,
+                    "content": content,
+                    "digest": draft.content_key,
+                }
+            )
+        self._entries.append(entry)
+        self._move(entry, state)
+        return entry
+
+    def _stream_head(self, draft: Draft, state: MemoryState | None) -> tuple[int, bytes]:
+        if draft.stream_type == StreamType.OBJECT:
+            return (state.version, state.head_hash) if state else (0, bytes(32))
+        if draft.stream_type == StreamType.EVENTS:
+            self.load_streams([draft.stream_id])
+            return self._streams[draft.stream_id]
+        return self.head.version, self.head.head_hash
+
+    def _move(self, entry: Entry, state: MemoryState | None) -> None:
+        if entry.stream_type == StreamType.OBJECT:
+            self._states[entry.stream_id] = apply(state, entry)
+            self._touched[entry.stream_id] = None
+        elif entry.stream_type == StreamType.EVENTS:
+            self._streams[entry.stream_id] = (entry.version, entry.hash)
+            self._touched_streams[entry.stream_id] = None
+        else:
+            self.head = replace(self.head, version=entry.version, head_hash=entry.hash)
+
+    def own_stream(self) -> tuple[StreamType, UUID]:
+        """The namespace's own stream."""
+        return StreamType.NAMESPACE, id_of_namespace(self.namespace)
+
+    def under(self, policy_id: str, policy_version: str) -> None:
+        """Notes the namespace's policy in its head."""
+        self.head = replace(self.head, policy_id=policy_id, policy_version=policy_version)
+
+    def flush(self) -> list[Entry]:
+        """Writes everything appended since the last flush as one batch; what was appended comes back."""
+        written, self._entries = self._entries, []
+        if not written:
+            return written
+        db, connection = self._db, self._connection
+        db.bulk_insert(connection, event_log, [entry_row(entry) for entry in written])
+        db.bulk_insert(connection, contents, self._contents)
+        states = [found for found in (self._states[object_id] for object_id in self._touched) if found]
+        db.upsert(connection, memory_objects, [_columns(state, OBJECT_COLUMNS) for state in states])
+        db.upsert(connection, memory_state, [_columns(state, STATE_COLUMNS) for state in states])
+        db.bulk_insert(connection, event_state, self._events)
+        db.upsert(connection, streams, [self._stream_row(stream) for stream in self._touched_streams])
+        moved = replace(self.head, last_recorded_at=self.recorded_at)
+        self.head = close_batch(connection, moved, len(written), root_of([entry.hash for entry in written]))
+        self._contents, self._events, self._touched, self._touched_streams = [], [], {}, {}
+        return written
+
+    def _stream_row(self, stream: UUID) -> dict[str, Any]:
+        version, head_hash = self._streams[stream]
+        return {"namespace_id": self.namespace, "stream_id": stream, "version": version, "head_hash": head_hash}
+
+
+def _delta(after: float | None, before: float) -> float | None:
+    return None if after is None else rounded(after - before)
+
+
+def _columns(state: MemoryState, names: Iterable[str]) -> dict[str, Any]:
+    return {name: _plain(getattr(state, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
+
+
+def entry_row(entry: Entry) -> dict[str, Any]:
+    """An entry as a row of `event_log`."""
+    return {column.name: _plain(getattr(entry, column.name)) for column in event_log.columns}
+
+
+def entry_from(row: Mapping[Any, Any]) -> Entry:
+    """An entry from a row of `event_log`."""
+    values = {str(name): bytes(v) if isinstance(v, memoryview | bytearray) else v for name, v in row.items()}
+    return Entry(**values)
+
+
+def state_from(row: Mapping[Any, Any]) -> MemoryState:
+    """A state from a row of `memory_state` joined with `memory_objects`."""
+    values = {str(name): bytes(v) if isinstance(v, memoryview | bytearray) else v for name, v in row.items()}
+    values["lifecycle_state"] = LifecycleState(values["lifecycle_state"])
+    return MemoryState(**values)

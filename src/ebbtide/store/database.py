@@ -1,0 +1,176 @@
+"""What a database must be able to do for Ebbtide: the few places where the two differ."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    Connection,
+    Double,
+    Engine,
+    LargeBinary,
+    Table,
+    Text,
+    Uuid,
+    case,
+    cast,
+    func,
+    literal,
+)
+
+from ebbtide.model.instant import DAY
+
+Row = Mapping[str, Any]
+
+
+class SqlMaths:
+    """The formulas' mathematics over SQL columns: the database calls the same libm as Python does."""
+
+    @staticmethod
+    def exp(x: Any) -> Any:
+        return func.exp(x, type_=Double)
+
+    @staticmethod
+    def ln(x: Any) -> Any:
+        return func.ln(x, type_=Double)
+
+    @staticmethod
+    def floor(x: Any) -> Any:
+        return func.floor(x, type_=Double)
+
+    @staticmethod
+    def least(*xs: Any) -> Any:
+        return func.least(*xs, type_=_type_of(xs))
+
+    @staticmethod
+    def greatest(*xs: Any) -> Any:
+        return func.greatest(*xs, type_=_type_of(xs))
+
+    @staticmethod
+    def where(condition: Any, then: Any, otherwise: Any) -> Any:
+        return case((condition, then), else_=otherwise)
+
+    @staticmethod
+    def known(x: Any, otherwise: Any) -> Any:
+        return func.coalesce(x, otherwise)
+
+    @staticmethod
+    def days(micros: Any) -> Any:
+        return cast(micros, Double) / literal(float(DAY), Double)
+
+
+def _type_of(xs: Sequence[Any]) -> Any:
+    return next(x.type for x in xs if isinstance(x, ColumnElement))
+
+
+SQL = SqlMaths()
+
+
+class Database(ABC):
+    """One of the two databases. Expressions are SQLAlchemy's; connections are within a transaction of the caller."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def engine(self) -> Engine:
+        """The engine: connections are made when asked for."""
+
+    @abstractmethod
+    def connect(self) -> AbstractContextManager[Connection]:
+        """Opens a connection, waiting a bounded time for a busy store.
+
+        Raises `StoreUnavailable` that says who holds it, or why it cannot be reached.
+        """
+
+    @abstractmethod
+    def bulk_insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        """Inserts rows in one go."""
+
+    @abstractmethod
+    def upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        """Inserts rows or, where the primary key is there, overwrites all other columns."""
+
+    @abstractmethod
+    def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        """`column` is one of any number of values."""
+
+    @abstractmethod
+    def sha256(self, raw: ColumnElement[Any]) -> ColumnElement[bytes]:
+        """SHA-256 of bytes, as 32 bytes."""
+
+    @abstractmethod
+    def utf8(self, text: Any) -> ColumnElement[bytes]:
+        """A text as bytes."""
+
+    @abstractmethod
+    def hex(self, raw: Any) -> ColumnElement[str]:
+        """Bytes as lower-case hexadecimal."""
+
+    @abstractmethod
+    def unhex(self, text: Any) -> ColumnElement[bytes]:
+        """Bytes from hexadecimal."""
+
+    @abstractmethod
+    def join_bytes(self, raw: Any, order_by: Any) -> ColumnElement[bytes]:
+        """Aggregate: bytes of all rows, one after the other."""
+
+    @abstractmethod
+    def json(self, document: Any) -> ColumnElement[Any]:
+        """A JSON text, ready to be read by `member`: parsed once where the database keeps it so."""
+
+    @abstractmethod
+    def member(self, document: Any, *path: str) -> ColumnElement[str]:
+        """The value at a path of a `json` document, as text; null where it is null or absent."""
+
+    @abstractmethod
+    def timestamp(self, micros: Any) -> ColumnElement[Any]:
+        """An instant as TIMESTAMPTZ."""
+
+    @abstractmethod
+    def now(self) -> ColumnElement[int]:
+        """The database's clock as an instant."""
+
+    @abstractmethod
+    def lock_clause(self, select: Any) -> Any:
+        """The select that locks the rows it reads until the transaction ends."""
+
+    @abstractmethod
+    def fence(self, select: Any) -> Any:
+        """The select as a subquery whose expressions are computed once, however often they are used above it."""
+
+    @abstractmethod
+    def problems(self, connection: Connection) -> Iterator[str]:
+        """What an operator should know of the set-up of this database."""
+
+    def as_text(self, column: ColumnElement[Any]) -> ColumnElement[str]:
+        """A column in the canonical text of the log's hash: scores as integer 10⁻⁹, bytes as hexadecimal."""
+        if isinstance(column.type, Double):
+            return cast(cast(func.floor(column * literal(1e9, Double) + literal(0.5, Double)), BigInteger), Text)
+        if isinstance(column.type, LargeBinary):
+            return self.hex(column)
+        if isinstance(column.type, Boolean):
+            return case((column, "true"), else_="false")
+        return column if isinstance(column.type, Text) else cast(column, Text)
+
+    @staticmethod
+    def decimal(score: Any) -> ColumnElement[str]:
+        """A score in [0, 1] as a JSON number of nine decimals, the same text on both databases."""
+        scaled = cast(func.floor(score * literal(1e9, Double) + literal(0.5, Double)), BigInteger)
+        return case((score >= 1, "1"), else_=func.concat("0.", func.lpad(cast(scaled, Text), 9, "0"), type_=Text))
+
+    def uuid8(self, text: Any) -> ColumnElement[Any]:
+        """`model.identity.uuid8` of an already joined text."""
+        digest = self.hex(self.sha256(self.utf8(text)))
+        return cast(
+            func.concat(
+                func.substr(digest, 1, 8), "-", func.substr(digest, 9, 4), "-8", func.substr(digest, 14, 3),
+                "-8", func.substr(digest, 18, 3), "-", func.substr(digest, 21, 12),
+            ),
+            Uuid,
+        )

@@ -1,0 +1,183 @@
+"""DuckDB: one file, one process at a time. A unit of work opens the file, works and lets go of it."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Connection,
+    Double,
+    Engine,
+    Integer,
+    LargeBinary,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    bindparam,
+    cast,
+    create_engine,
+    func,
+    literal_column,
+    select,
+    text,
+)
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from ebbtide.model.errors import StoreUnavailable
+from ebbtide.store.database import Database, Row
+
+_HOLDER = re.compile(r"held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
+_LOCKED = "Could not set lock on file"
+_ARROW: dict[type, pa.DataType] = {
+    BigInteger: pa.int64(),
+    Integer: pa.int32(),
+    SmallInteger: pa.int16(),
+    Double: pa.float64(),
+    Boolean: pa.bool_(),
+    LargeBinary: pa.binary(),
+    Text: pa.string(),
+    Uuid: pa.string(),
+}
+_within_process: dict[str, threading.RLock] = {}
+_registry = threading.Lock()
+
+
+class DuckDB(Database):
+    name = "duckdb"
+
+    def __init__(self, url: URL, *, wait: float) -> None:
+        self._path = url.database or ":memory:"
+        self._wait = wait
+        self._engine = create_engine(
+            url,
+            poolclass=NullPool,
+            connect_args={"config": {"memory_limit": "1GB", "preserve_insertion_order": "false"}},
+        )
+        with _registry:
+            self._lock = _within_process.setdefault(str(Path(self._path).resolve()), threading.RLock())
+
+    def engine(self) -> Engine:
+        return self._engine
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        with self._lock:
+            connection = self._open()
+            try:
+                yield connection
+            finally:
+                connection.close()
+
+    def _open(self) -> Connection:
+        """Waits for another process to let go of the file, with jitter, then says who holds it."""
+        deadline = time.monotonic() + self._wait
+        while True:
+            try:
+                return self._engine.connect()
+            except DBAPIError as error:
+                message = str(error.orig)
+                if _LOCKED not in message:
+                    raise StoreUnavailable(f"{self._path} cannot be opened: {message.splitlines()[0]}") from error
+                if time.monotonic() > deadline:
+                    raise StoreUnavailable(_held(self._path, message, self._wait)) from error
+            time.sleep(random.uniform(0.01, 0.05))  # noqa: S311 - jitter, not a secret
+
+    def bulk_insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        if rows:
+            self._from_arrow(connection, table, rows, "")
+
+    def upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        keys = [column.name for column in table.primary_key]
+        rest = [column.name for column in table.columns if column.name not in keys]
+        overwrite = ", ".join(f'"{name}" = excluded."{name}"' for name in rest)
+        self._from_arrow(connection, table, rows, f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {overwrite}")
+
+    def _from_arrow(self, connection: Connection, table: Table, rows: Sequence[Row], clause: str) -> None:
+        arrow = pa.table({c.name: _arrow_column(c, rows) for c in table.columns})
+        names = ", ".join(f'"{c.name}"' for c in table.columns)
+        raw: Any = connection.connection.driver_connection
+        raw.register("incoming_rows", arrow)
+        try:
+            connection.execute(
+                text(f'INSERT INTO "{table.name}" ({names}) SELECT {names} FROM incoming_rows {clause}')  # noqa: S608
+            )
+        finally:
+            raw.unregister("incoming_rows")
+
+    def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        plain = [str(value) if isinstance(value, UUID) else value for value in values]
+        listed = bindparam(None, plain, type_=ARRAY(Text), unique=True)
+        return column.in_(select(cast(func.unnest(listed), column.type)))
+
+    def sha256(self, raw: ColumnElement[Any]) -> ColumnElement[bytes]:
+        return func.unhex(func.sha256(raw), type_=LargeBinary)
+
+    def utf8(self, text: Any) -> ColumnElement[bytes]:
+        return func.encode(text, type_=LargeBinary)
+
+    def hex(self, raw: Any) -> ColumnElement[str]:
+        return func.lower(func.hex(raw), type_=Text)
+
+    def join_bytes(self, raw: Any, order_by: Any) -> ColumnElement[bytes]:
+        # DuckDB aggregates text only, so the bytes go through hexadecimal.
+        return func.unhex(
+            func.string_agg(func.hex(raw), aggregate_order_by(literal_column("''"), order_by)), type_=LargeBinary
+        )
+
+    def unhex(self, text: Any) -> ColumnElement[bytes]:
+        return func.unhex(text, type_=LargeBinary)
+
+    def json(self, document: Any) -> ColumnElement[Any]:
+        return document
+
+    def member(self, document: Any, *path: str) -> ColumnElement[str]:
+        return func.json_extract_string(document, "$." + ".".join(path), type_=Text)
+
+    def timestamp(self, micros: Any) -> ColumnElement[Any]:
+        return func.make_timestamptz(micros)
+
+    def now(self) -> ColumnElement[int]:
+        return func.epoch_us(func.get_current_timestamp(), type_=BigInteger)
+
+    def lock_clause(self, select: Any) -> Any:
+        return select
+
+    def fence(self, select: Any) -> Any:
+        return select.subquery()
+
+    def problems(self, connection: Connection) -> Iterator[str]:
+        del connection
+        yield from ()
+
+
+def _held(path: str, message: str, wait: float) -> str:
+    holder = _HOLDER.search(message)
+    who = f"{holder['program']} (PID {holder['pid']})" if holder else "another process"
+    return f"{path} is held by {who}; waited {wait:g} s: let it finish or stop it, then try again"
+
+
+def _arrow_column(column: Column[Any], rows: Sequence[Row]) -> pa.Array:
+    values = [row[column.name] for row in rows]
+    if isinstance(column.type, Uuid):
+        values = [None if value is None else str(value) for value in values]
+    return pa.array(values, type=_ARROW[type(column.type)])

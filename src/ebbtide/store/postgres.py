@@ -1,0 +1,151 @@
+"""PostgreSQL: the server, with many writers and many organisers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    Connection,
+    Double,
+    Engine,
+    Integer,
+    LargeBinary,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    bindparam,
+    cast,
+    create_engine,
+    func,
+    literal,
+    literal_column,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+
+from ebbtide.model.errors import StoreUnavailable
+from ebbtide.store.database import Database, Row
+
+_TYPES: dict[type, str] = {
+    BigInteger: "bigint",
+    Integer: "integer",
+    SmallInteger: "smallint",
+    Double: "double precision",
+    Boolean: "boolean",
+    LargeBinary: "bytea",
+    Text: "text",
+    Uuid: "uuid",
+}
+
+
+class PostgreSQL(Database):
+    name = "postgresql"
+
+    def __init__(self, url: URL, *, wait: float) -> None:
+        self._where = f"{url.host or 'local socket'}/{url.database}"
+        self._engine = create_engine(
+            url, pool_pre_ping=True, connect_args={"connect_timeout": max(2, round(wait)), "application_name": "ebbtide"}
+        )
+
+    def engine(self) -> Engine:
+        return self._engine
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        try:
+            connection = self._engine.connect()
+        except DBAPIError as error:
+            reason = str(error.orig).strip().splitlines()[0]
+            raise StoreUnavailable(
+                f"PostgreSQL at {self._where} cannot be reached ({reason}): check --url and that the server runs"
+            ) from error
+        with connection:
+            yield connection
+
+    def bulk_insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        names = [column.name for column in table.columns]
+        raw: Any = connection.connection.driver_connection
+        columns = ", ".join(f'"{name}"' for name in names)
+        with raw.cursor() as cursor, cursor.copy(f'COPY "{table.name}" ({columns}) FROM STDIN') as copy:
+            for row in rows:
+                copy.write_row([row[name] for name in names])
+
+    def upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        keys = [column.name for column in table.primary_key]
+        names = [column.name for column in table.columns]
+        arrays = ", ".join(f"CAST(:{c.name} AS {_TYPES[type(c.type)]}[])" for c in table.columns)
+        overwrite = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name not in keys)
+        columns = ", ".join(f'"{name}"' for name in names)
+        connection.execute(
+            text(
+                f'INSERT INTO "{table.name}" ({columns}) SELECT * FROM unnest({arrays}) '  # noqa: S608
+                f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {overwrite}"
+            ),
+            {name: [row[name] for row in rows] for name in names},
+        )
+
+    def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
+        listed = bindparam(None, list(values), type_=ARRAY(type(column.type)), unique=True)
+        return column == func.any(listed)
+
+    def sha256(self, raw: ColumnElement[Any]) -> ColumnElement[bytes]:
+        return func.sha256(raw, type_=LargeBinary)
+
+    def utf8(self, text: Any) -> ColumnElement[bytes]:
+        return func.convert_to(text, "UTF8", type_=LargeBinary)
+
+    def hex(self, raw: Any) -> ColumnElement[str]:
+        return func.encode(raw, "hex", type_=Text)
+
+    def join_bytes(self, raw: Any, order_by: Any) -> ColumnElement[bytes]:
+        return func.string_agg(raw, aggregate_order_by(literal_column("''::bytea"), order_by), type_=LargeBinary)
+
+    def unhex(self, text: Any) -> ColumnElement[bytes]:
+        return func.decode(text, "hex", type_=LargeBinary)
+
+    def json(self, document: Any) -> ColumnElement[Any]:
+        return cast(document, JSONB)
+
+    def member(self, document: Any, *path: str) -> ColumnElement[str]:
+        return func.jsonb_extract_path_text(document, *path, type_=Text)
+
+    def timestamp(self, micros: Any) -> ColumnElement[Any]:
+        return literal_column("timestamptz 'epoch'") + micros * literal_column("interval '1 microsecond'")
+
+    def now(self) -> ColumnElement[int]:
+        seconds = func.date_part("epoch", func.clock_timestamp(), type_=Double)
+        return cast(func.round(seconds * literal(1e6, Double)), BigInteger)
+
+    def lock_clause(self, select: Any) -> Any:
+        return select.with_for_update()
+
+    def fence(self, select: Any) -> Any:
+        # OFFSET 0 keeps the planner from pulling the subquery up and computing its columns again.
+        return select.offset(0).subquery()
+
+    def problems(self, connection: Connection) -> Iterator[str]:
+        version = connection.execute(text("SHOW server_version_num")).scalar_one()
+        if int(version) < 150000:
+            yield f"PostgreSQL {version} is older than 15: upgrade the server"
+        superuser = connection.execute(text("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")).scalar()
+        owner = connection.execute(
+            text("SELECT tableowner = current_user FROM pg_tables WHERE tablename = 'event_log'")
+        ).scalar()
+        if superuser or owner:
+            yield (
+                f"this connection is {'a superuser' if superuser else 'the owner of the tables'}, who can disable the "
+                "log's protection: run the service as a member of the role ebbtide_app"
+            )
