@@ -72,6 +72,7 @@ def upgrade() -> None:
         big("fence"),
         big("version"),
         raw("head_hash"),
+        big("began_at", nullable=True),
         text("policy_id", nullable=True),
         text("policy_version", nullable=True),
         raw("secret"),

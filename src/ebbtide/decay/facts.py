@@ -7,14 +7,16 @@ ACTIVE), facts work on the values as they stand: `_here` is the instant the obje
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from ebbtide.decay.maths import SCALAR, rounded
-from ebbtide.decay.rules import STANDSTILL, Future, earliest, future
+from ebbtide.decay.maths import SCALAR, Maths, rounded
+from ebbtide.decay.rules import FAR, STANDSTILL, Future, earliest, future
 from ebbtide.decay.segment import Scores, Terms, evaluate
-from ebbtide.model.instant import DAY, first_whole_second
+from ebbtide.model.instant import DAY
 from ebbtide.model.state import MemoryState
-from ebbtide.model.words import Clock, DecayProfile, EpistemicType, LifecycleState, OnReinforce, PenaltySignal, Rule
+from ebbtide.model.words import Clock, DecayProfile, EpistemicType, LifecycleState, ObjectType, OnReinforce, PenaltySignal, Rule
 from ebbtide.policy.document import RetentionRule
 
 
@@ -44,43 +46,45 @@ def shown(state: MemoryState, terms: Terms, at: int) -> tuple[float, float]:
     return (1.0 if state.pinned else scores.salience), scores.confidence
 
 
-def clock(state: MemoryState, which: Clock) -> int:
+def clock(m: Maths, s: Any, which: Clock) -> Any:
     """The instant that age, grace and ttl count from: the named clock, or a later restore.
 
     Being reinforced counts as being accessed here, though it does not move `accessed_at`.
     """
     marks = {
         Clock.CREATED: (),
-        Clock.LAST_REINFORCED: (state.reinforced_at,),
-        Clock.LAST_ACCESSED: (state.accessed_at, state.reinforced_at),
+        Clock.LAST_REINFORCED: (s.reinforced_at,),
+        Clock.LAST_ACCESSED: (s.accessed_at, s.reinforced_at),
     }[which]
-    return max(state.created_at, state.restored_at or 0, *(mark or 0 for mark in marks))
+    return m.greatest(s.created_at, m.known(s.restored_at, 0), *(m.known(mark, 0) for mark in marks))
 
 
-def retention_rule(state: MemoryState, terms: Terms) -> RetentionRule | None:
-    """The first retention rule of the policy that speaks of this object."""
-    for rule in terms.policy.params.retention:
+def expiry(m: Maths, rules: Sequence[RetentionRule], s: Any, at: Any) -> Any:
+    """When an object's ttl ends: the first whole second, or null without a rule that speaks of it.
+
+    The first rule that matches counts. A ttl that has ended by `at` is final.
+    """
+    found: Any = None
+    for rule in reversed([rule for rule in rules if not rule.match.events]):
         match = rule.match
-        if (
-            not match.events
-            and (not match.object_types or state.object_type in match.object_types)
-            and (not match.epistemic_types or state.epistemic_type in match.epistemic_types)
-        ):
-            return rule
-    return None
+        speaks = m.among(s.object_type, match.object_types or tuple(ObjectType)) & m.among(
+            s.epistemic_type, match.epistemic_types or tuple(EpistemicType)
+        )
+        ends = m.whole_second(clock(m, s, rule.clock) + round(rule.ttl_days * DAY))
+        found = m.where(speaks, ends, found)
+    return m.where(m.known(s.expires_at, FAR) <= at, s.expires_at, found)
 
 
-def expiry(state: MemoryState, terms: Terms, at: int) -> int | None:
-    """When the object's ttl ends: first whole second, or None without a rule. One that has ended by `at` is final."""
-    if state.expires_at is not None and state.expires_at <= at:
-        return state.expires_at
-    rule = retention_rule(state, terms)
-    return None if rule is None else first_whole_second(clock(state, rule.clock) + round(rule.ttl_days * DAY))
+def _expiry(state: MemoryState, terms: Terms, at: int) -> int | None:
+    if state.pinned or state.held:
+        return None
+    found: int | None = expiry(SCALAR, terms.policy.params.retention, state, at)
+    return found
 
 
 def with_future(state: MemoryState, terms: Terms, at: int) -> MemoryState:
     """The state with its next rules worked out from the segment that begins at `at`."""
-    expires_at = None if state.pinned or state.held else expiry(state, terms, at)
+    expires_at = _expiry(state, terms, at)
     if state.active and not state.standing:
         grace = round(terms.policy.params.restore_grace_days * DAY)
         found = future(
@@ -158,7 +162,7 @@ def accessed(state: MemoryState, terms: Terms, at: int) -> MemoryState:
     now = standing(state, terms, at)
     new = replace(state, accessed_at=at, access_count=state.access_count + 1)
     if not state.active:
-        return _due(new, earliest(None, None, None, _kept_expiry(new, terms, at), state.warned))
+        return _due(new, earliest(None, None, None, _expiry(new, terms, at), state.warned))
     if restarts or uses_count:
         new = _segment(new, now, age=0 if restarts else now.age)
         if restarts and terms.policy.params.on_reinforce == OnReinforce.RESTORE:
@@ -174,10 +178,6 @@ def accessed(state: MemoryState, terms: Terms, at: int) -> MemoryState:
     if state.due_rule == Rule.WARNING and (state.exit_at is None or state.exit_at > at):
         return replace(renewed, due_at=state.due_at, due_rule=state.due_rule)
     return new
-
-
-def _kept_expiry(state: MemoryState, terms: Terms, at: int) -> int | None:
-    return None if state.pinned or state.held else expiry(state, terms, at)
 
 
 def _segment(state: MemoryState, now: Standing, age: int) -> MemoryState:

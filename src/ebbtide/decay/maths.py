@@ -7,9 +7,10 @@ reaches the same libm in the database. Not NumPy: its exp differs in the last bi
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ebbtide.model.instant import DAY
+from ebbtide.model.instant import DAY, first_whole_second
 
 
 class Maths(Protocol):
@@ -25,8 +26,20 @@ class Maths(Protocol):
         """`x`, or `otherwise` where x is null."""
         ...
 
+    def real(self, x: Any) -> Any:
+        """An integer as a float."""
+        ...
+
     def days(self, micros: Any) -> Any:
         """Microseconds, an integer, as days, a float."""
+        ...
+
+    def among(self, x: Any, values: Sequence[str]) -> Any:
+        """Whether x is one of some words."""
+        ...
+
+    def whole_second(self, micros: Any) -> Any:
+        """The first whole second at or after an instant, in µs."""
         ...
 
 
@@ -35,6 +48,7 @@ class Scalar:
 
     exp = staticmethod(math.exp)
     ln = staticmethod(math.log)
+    real = staticmethod(float)
     least = staticmethod(min)
     greatest = staticmethod(max)
 
@@ -53,6 +67,12 @@ class Scalar:
     @staticmethod
     def days(micros: int) -> float:
         return micros / float(DAY)
+
+    @staticmethod
+    def among(x: str, values: Sequence[str]) -> bool:
+        return x in values
+
+    whole_second = staticmethod(first_whole_second)
 
 
 SCALAR: Maths = Scalar()

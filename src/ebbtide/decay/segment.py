@@ -108,7 +108,7 @@ def age_when_faded(p: Parameters, stability: float, uses: float, by: float) -> f
 
 def uses_of(m: Maths, p: Any, s: Any) -> Any:
     """How often an object was used, as its profile counts."""
-    return 1.0 * m.where(p.counts_accesses, s.access_count, s.reinforce_count)
+    return m.real(m.where(p.counts_accesses, s.access_count, s.reinforce_count))
 
 
 def confidence(m: Maths, p: Any, s: Any, at: Any) -> Any:

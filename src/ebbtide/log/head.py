@@ -21,7 +21,8 @@ from ebbtide.store.tables import batches, namespaces
 class Head:
     """Where a namespace's log ends, and what is fixed for the namespace as a whole.
 
-    `secret` keys the names of lines that came without a ref; `version` and `head_hash` are of the namespace's own stream.
+    `version` and `head_hash` are of the namespace's own stream; `began_at` is the earliest instant anything in it took
+    effect; `secret` keys the names of lines that came without a ref.
     """
 
     namespace_id: str
@@ -32,9 +33,14 @@ class Head:
     fence: int
     version: int
     head_hash: bytes
+    began_at: int | None
     policy_id: str | None
     policy_version: str | None
     secret: bytes
+
+    def with_effect(self, at: int) -> Head:
+        """The head once something took effect at an instant."""
+        return self if self.began_at is not None and self.began_at <= at else replace(self, began_at=at)
 
 
 def lock(db: Database, connection: Connection, namespace: str) -> Head | None:
@@ -50,7 +56,7 @@ def lock_or_create(
     found = lock(db, connection, namespace)
     if found is not None:
         return found
-    empty = Head(namespace, 0, 0, bytes(32), 0, 0, 0, bytes(32), None, None, entropy(16))
+    empty = Head(namespace, 0, 0, bytes(32), 0, 0, 0, bytes(32), None, None, None, entropy(16))
     values = {name: getattr(empty, name) for name in Head.__slots__}
     connection.execute(insert_or_skip(namespaces).values(values).on_conflict_do_nothing())
     made = lock(db, connection, namespace)

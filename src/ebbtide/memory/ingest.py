@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from sqlalchemy import Connection
+
+from ebbtide.memory.desk import Desk, Entropy, note_refusal
 from ebbtide.memory.requests import MAX_LINE, AnyRequest, request_from_json
 from ebbtide.model.errors import BadInput, EbbtideError, Refused
 
@@ -30,16 +33,19 @@ class Ingested:
     refused: list[EbbtideError] = field(default_factory=list)
 
 
-def read_lines(source: BinaryIO, file: str, refuse: Callable[[EbbtideError], None]) -> Iterator[Placed]:
+Refuse = Callable[[EbbtideError], None]
+"""What becomes of a line that cannot be taken: raise and so refuse the file, or note it and go on."""
+
+
+def read_lines(source: BinaryIO, file: str, refuse: Refuse) -> Iterator[Placed]:
     """Parses a file line by line; empty lines are passed over. What is bad goes to `refuse`, which may raise."""
     seen: Counter[str] = Counter()
     number = 0
     while raw := source.readline(MAX_LINE + 2):
         number += 1
         line = raw.rstrip(b"\r\n")
-        if len(line) > MAX_LINE:
-            while raw and not raw.endswith(b"\n"):
-                raw = source.readline(MAX_LINE)
+        while len(raw) > MAX_LINE and not raw.endswith(b"\n") and (rest := source.readline(MAX_LINE)):
+            raw = rest if rest.endswith(b"\n") else raw
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
         if not line.strip():
@@ -59,11 +65,23 @@ def read_lines(source: BinaryIO, file: str, refuse: Callable[[EbbtideError], Non
         yield Placed(request, file, number, equal)
 
 
-def refuse_all(error: EbbtideError) -> None:
-    """The rule without `--keep-going`: the first bad line refuses the file."""
-    raise error
+def take_lines(connection: Connection, desk: Desk, lines: Sequence[Placed], refuse: Refuse, entropy: Entropy, clock: int) -> Ingested:
+    """Takes lines at a desk whose namespaces are open, in the caller's transaction, and writes them.
 
-
-def is_of_rule(error: EbbtideError) -> bool:
-    """Whether a rule, not the form, refused a line: those are kept in `refusals`."""
-    return isinstance(error, Refused)
+    A line that cannot be taken goes to `refuse`; if that does not raise and a rule said no, it is kept in `refusals`.
+    """
+    done = Ingested()
+    keyed = [(place, place.request.ref or desk.key_of_equal(place.request, place.equal)) for place in lines]
+    desk.prepare([(place.request, key) for place, key in keyed])
+    for place, key in keyed:
+        try:
+            taken = desk.take(place.request, key)
+        except EbbtideError as error:
+            refuse(error.at(place.file, place.line))
+            done.refused.append(error)
+            if isinstance(error, Refused):
+                note_refusal(connection, place.request, error, clock=clock, entropy=entropy)
+            continue
+        done.unchanged += taken.unchanged
+    done.appended = desk.close()
+    return done

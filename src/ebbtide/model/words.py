@@ -120,6 +120,16 @@ class Task(StrEnum):
     DECAY_SLOW = "decay_slow"
 
 
+class RunStatus(StrEnum):
+    """Where a slot of the run ledger stands; `quarantined` and `held` wait for an operator."""
+
+    RUNNING = "running"
+    DONE = "done"
+    NOTHING_DUE = "nothing_due"
+    HELD = "held"
+    QUARANTINED = "quarantined"
+
+
 class ReinforceSignal(StrEnum):
     REFERENCED = "REFERENCED"
     CONFIRMED = "CONFIRMED"

@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Connection, and_, func, literal, select
 from ebbtide.decay.maths import decimals9
 from ebbtide.decay.segment import evaluate
 from ebbtide.model.words import DecayProfile, LifecycleState, OpType, Task
-from ebbtide.organise.scope import Scope, with_policy
+from ebbtide.project.scope import Scope, with_policy
 from ebbtide.project.passes import Chunk, Columns
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import memory_state, policy_profiles

@@ -16,7 +16,7 @@ from ebbtide.decay.rules import FAR, leaves_for, next_due
 from ebbtide.decay.segment import evaluate
 from ebbtide.model.state import BITS
 from ebbtide.model.words import LifecycleState, OpType, Rule
-from ebbtide.organise.scope import Scope, with_policy
+from ebbtide.project.scope import Scope, with_policy
 from ebbtide.project.passes import ORGANISER, Chunk, Columns, json_of, quoted, whole
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import memory_state, policy_profiles
@@ -165,7 +165,7 @@ def _moved(columns: Columns) -> Mapping[str, Any]:
                 deprecated,
                 json_of(
                     reason=quoted(columns.due_rule),
-                    deprecated_by=literal(f'"{ORGANISER}"', Text),
+                    deprecated_by=literal(f'"{ORGANISER.id}"', Text),
                     policy_ref=quoted(policy_ref),
                 ),
             ),

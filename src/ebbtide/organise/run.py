@@ -17,18 +17,18 @@ from sqlalchemy.dialects.postgresql import insert as insert_or_skip
 
 from ebbtide.log.head import Head, lock
 from ebbtide.project.shelf import Shelf
+from ebbtide.model.errors import NotFound
 from ebbtide.model.identity import uuid8
-from ebbtide.model.words import OpType, Task
+from ebbtide.model.words import OpType, RunStatus, Task
 from ebbtide.organise.decay import decay, subject_to
 from ebbtide.organise.lifecycle import due_by, lifecycle
-from ebbtide.organise.schedule import newest_start, starts_between
-from ebbtide.organise.scope import CHUNK, Scope, next_scope
+from ebbtide.policy.schedule import newest_start, starts_between
+from ebbtide.project.scope import CHUNK, Scope, next_scope
 from ebbtide.project.passes import Chunk
 from ebbtide.store.database import Database
-from ebbtide.store.tables import event_log, namespaces, organiser_runs
+from ebbtide.store.tables import namespaces, organiser_runs
 
 COUNTS = ("examined", "decayed", "warned", "archived", "deprecated", "expired")
-RUNNING, DONE, NOTHING_DUE = "running", "done", "nothing_due"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class Run:
     """What one slot came to. `entries` counts those of objects; each chunk adds its ORGANISER_RUN."""
 
     run_id: UUID
-    task: Task
+    task: str
     namespace_id: str
     as_of: int
-    status: str
+    status: RunStatus
     examined: int = 0
     decayed: int = 0
     warned: int = 0
@@ -47,6 +47,11 @@ class Run:
     deprecated: int = 0
     expired: int = 0
     entries: int = 0
+
+    @classmethod
+    def from_row(cls, row: RowMapping) -> Run:
+        """A run from its row of the ledger."""
+        return cls(**{name: row[name] for name in cls.__slots__})
 
 
 def run_id_of(namespace: str, task: Task, start: int) -> UUID:
@@ -74,6 +79,16 @@ class Organiser:
         with self.transaction():
             return sorted(self.connection.execute(select(namespaces.c.namespace_id)).scalars())
 
+    def has(self, namespace: str) -> bool:
+        """Whether there is such a namespace."""
+        with self.transaction():
+            query = select(namespaces.c.namespace_id).where(namespaces.c.namespace_id == namespace)
+            return self.connection.execute(query).first() is not None
+
+    def intervals(self, namespace: str) -> dict[Task, int]:
+        """The interval of each task under the namespace's policy, in µs."""
+        return self._ledger(namespace)[0]
+
     def due(self, namespace: str, tasks: Iterable[Task], as_of: int) -> list[tuple[int, Task]]:
         """The slots to run at an instant: what was begun and not finished, and per task the newest that was not begun.
 
@@ -99,10 +114,12 @@ class Organiser:
     def _ledger(self, namespace: str) -> tuple[dict[Task, int], dict[Task, int], int, dict[Task, list[int]]]:
         with self.transaction():
             head = self.connection.execute(
-                select(namespaces.c.policy_id, namespaces.c.policy_version).where(
+                select(namespaces.c.policy_id, namespaces.c.policy_version, namespaces.c.began_at).where(
                     namespaces.c.namespace_id == namespace
                 )
-            ).one()
+            ).first()
+            if head is None:
+                raise NotFound(f"there is no namespace {namespace!r}", field="namespace")
             policy = Shelf(self.connection).terms(namespace, head.policy_id, head.policy_version).policy
             rows = self.connection.execute(
                 select(organiser_runs.c.task, func.max(organiser_runs.c.slot))
@@ -113,14 +130,11 @@ class Organiser:
             open_slots: dict[Task, list[int]] = {}
             for task, slot in self.connection.execute(
                 select(organiser_runs.c.task, organiser_runs.c.slot)
-                .where(organiser_runs.c.namespace_id == namespace, organiser_runs.c.status == RUNNING)
+                .where(organiser_runs.c.namespace_id == namespace, organiser_runs.c.status == RunStatus.RUNNING.value)
                 .order_by(organiser_runs.c.slot)
             ):
                 open_slots.setdefault(Task(task), []).append(slot)
-            began = self.connection.execute(
-                select(event_log.c.effective_at).where(event_log.c.namespace_id == namespace, event_log.c.seq == 1)
-            ).scalar_one()
-        return {task: policy.interval(task) for task in Task}, last, began, open_slots
+        return {task: policy.interval(task) for task in Task}, last, head.began_at, open_slots
 
     def run(self, namespace: str, task: Task, start: int) -> Run | None:
         """Runs a slot to its end; None where it was done before, or the organiser was told to stop."""
@@ -136,7 +150,7 @@ class Organiser:
         assert head is not None, "namespaces are never removed"
         now = self.clock()
         slot = self._claim(head, task, start, now)
-        if slot["status"] != RUNNING:
+        if slot["status"] != RunStatus.RUNNING:
             return True, None
         which = due_by(start) if task == Task.LIFECYCLE else subject_to(task, start)
         scope = next_scope(self.connection, namespace, slot["after_object"], which, self.chunk_size)
@@ -148,14 +162,15 @@ class Organiser:
         total = {name: slot[name] + counts.get(name, 0) for name in COUNTS} | {
             "entries": slot["entries"] + chunk.entries
         }
-        status = (DONE if total["entries"] else NOTHING_DUE) if scope.last else RUNNING
-        chunk.close(
-            _report(slot["run_id"], task, start, scope, status, counts), op_type=OpType.ORGANISER_RUN, effective_at=start
+        status = (RunStatus.DONE if total["entries"] else RunStatus.NOTHING_DUE) if scope.last else RunStatus.RUNNING
+        chunk.note(
+            OpType.ORGANISER_RUN, _report(slot["run_id"], task, start, scope, status, counts), effective_at=start
         )
+        chunk.close()
         self.connection.execute(
             update(organiser_runs)
             .where(_slot(namespace, task, start))
-            .values(status=status, after_object=scope.to, finished_at=now if scope.last else None, **total)
+            .values(status=status.value, after_object=scope.to, finished_at=now if scope.last else None, **total)
         )
         return scope.last, Run(slot["run_id"], task, namespace, start, status, **total)
 
@@ -179,7 +194,7 @@ class Organiser:
                 slot=start,
                 run_id=run_id_of(namespace, task, start),
                 as_of=start,
-                status=RUNNING,
+                status=RunStatus.RUNNING.value,
                 after_object=None,
                 policy_id=head.policy_id,
                 policy_version=head.policy_version,
@@ -208,7 +223,7 @@ def _slot(namespace: str, task: Task, start: int) -> Any:
 
 
 def _report(
-    run_id: UUID, task: Task, start: int, scope: Scope, status: str, counts: dict[str, int]
+    run_id: UUID, task: Task, start: int, scope: Scope, status: RunStatus, counts: dict[str, int]
 ) -> dict[str, Any]:
     """What ORGANISER_RUN says: which run, which range of objects, as of when, and what it came to."""
     return {
@@ -216,8 +231,7 @@ def _report(
         "task": task,
         "slot": start,
         "as_of": start,
-        "after": None if scope.after is None else str(scope.after),
-        "to": None if scope.to is None else str(scope.to),
+        **scope.bounds(),
         "status": status,
         **{name: counts.get(name, 0) for name in COUNTS},
     }

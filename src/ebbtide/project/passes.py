@@ -38,7 +38,7 @@ from ebbtide.log.canonical import SEPARATOR, hash_of, sql_hash
 from ebbtide.log.head import Head, close_batch
 from ebbtide.model.entry import SCHEMA_VERSION, Entry
 from ebbtide.model.identity import id_of_entry, id_of_namespace
-from ebbtide.model.words import OpType, StreamType
+from ebbtide.model.words import ActorType, OpType, StreamType
 from ebbtide.project.writer import as_json, entry_row
 from ebbtide.store.database import Database
 from ebbtide.store.tables import event_log, memory_state
@@ -49,7 +49,17 @@ Columns = Any
 Plan = Callable[[Columns], Mapping[str, Any]]
 """What one entry of each staged row holds: expressions by column of `event_log`, over the staged columns."""
 
-ORGANISER = "ebbtide"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who decides or asks."""
+
+    id: str
+    type: ActorType
+
+
+ORGANISER = Actor("ebbtide", ActorType.SYSTEM_PROCESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +75,15 @@ class Stage:
 class Chunk:
     """One transaction's part of a pass over one namespace, whose head the caller has locked."""
 
-    def __init__(self, db: Database, connection: Connection, head: Head, *, now: int) -> None:
+    def __init__(
+        self, db: Database, connection: Connection, head: Head, *, now: int, actor: Actor = ORGANISER
+    ) -> None:
         self._db = db
         self._connection = connection
         self.head = head
         self.recorded_at = max(now, head.last_recorded_at)
         self.entries = 0
+        self._actor = actor
 
     @property
     def namespace(self) -> str:
@@ -92,11 +105,12 @@ class Chunk:
             values = self._values(layer.c, plan, place)
             hashed = sql_hash(self._db, self._previous(layer.c, place), values).label(f"hash_{place}")
             layer = self._db.fence(select(*layer.c, hashed))
-        table = _temporary(name, layer)
+        table = temporary(name, layer)
         self._connection.execute(CreateTable(table, if_not_exists=True))
         self._connection.execute(text(f"TRUNCATE {name}"))
         count = self._connection.execute(
-            insert(table).from_select([column.name for column in table.columns], select(*layer.c))
+            insert(table).from_select([column.name for column in table.columns], select(*layer.c)),
+            execution_options={"preserve_rowcount": True},
         ).rowcount
         return Stage(table, count, plans, first_seq)
 
@@ -124,8 +138,10 @@ class Chunk:
             .values(version=columns.version + last + 1, head_hash=columns[f"hash_{last}"], **values)
         )
 
-    def close(self, payload: Mapping[str, Any], *, op_type: OpType, effective_at: int) -> Head:
-        """Writes the entry that closes the chunk in the namespace's own stream, the batch, and the head."""
+    def note(
+        self, op_type: OpType, payload: Mapping[str, Any], *, effective_at: int
+    ) -> None:
+        """Appends an entry to the namespace's own stream."""
         head = self.head
         seq = head.last_seq + self.entries + 1
         entry = Entry(
@@ -138,8 +154,8 @@ class Chunk:
             op_type=op_type,
             recorded_at=self.recorded_at,
             effective_at=effective_at,
-            actor_id=ORGANISER,
-            actor_type="SYSTEM_PROCESS",
+            actor_id=self._actor.id,
+            actor_type=self._actor.type,
             payload=as_json(payload),
             policy_id=head.policy_id,
             policy_version=head.policy_version,
@@ -148,9 +164,13 @@ class Chunk:
         entry = replace(entry, hash=hash_of(entry))
         self._db.bulk_insert(self._connection, event_log, [entry_row(entry)])
         self.entries += 1
+        self.head = replace(head, version=entry.version, head_hash=entry.hash).with_effect(effective_at)
+
+    def close(self) -> Head:
+        """Ends the transaction's part: the batch over all its entries, and the head moved on."""
+        head = replace(self.head, last_recorded_at=self.recorded_at)
         root = root_in_store(self._db, self._connection, self.namespace, head.last_seq + 1, self.entries)
-        moved = replace(head, version=entry.version, head_hash=entry.hash, last_recorded_at=self.recorded_at)
-        return close_batch(self._connection, moved, self.entries, root)
+        return close_batch(self._connection, head, self.entries, root)
 
     def _seq(self, columns: Columns, first_seq: int, place: int, each: int) -> ColumnElement[int]:
         return cast(columns.n, BigInteger) * each + literal(first_seq + place, BigInteger)
@@ -168,8 +188,8 @@ class Chunk:
             "version": columns.version + (place + 1),
             "schema_version": literal(SCHEMA_VERSION, SmallInteger),
             "recorded_at": literal(self.recorded_at, BigInteger),
-            "actor_id": literal(ORGANISER, Text),
-            "actor_type": literal("SYSTEM_PROCESS", Text),
+            "actor_id": literal(self._actor.id, Text),
+            "actor_type": literal(self._actor.type.value, Text),
             "carries": literal(0, SmallInteger),
             "payload": literal("{}", Text),
             **plan(columns),
@@ -180,7 +200,7 @@ def _typed(value: Any, column: Column[Any]) -> Any:
     return value if isinstance(value, ColumnElement) else literal(value, column.type)
 
 
-def _temporary(name: str, layer: Any) -> Table:
+def temporary(name: str, layer: Any) -> Table:
     """A temporary table with the columns of a subquery."""
     columns = []
     for column in layer.c:

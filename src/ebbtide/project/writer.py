@@ -233,6 +233,7 @@ class Writer:
         db.bulk_insert(connection, event_state, self._events)
         db.upsert(connection, streams, [self._stream_row(stream) for stream in self._touched_streams])
         moved = replace(self.head, last_recorded_at=self.recorded_at)
+        moved = moved.with_effect(min(entry.effective_at for entry in written))
         self.head = close_batch(connection, moved, len(written), root_of([entry.hash for entry in written]))
         self._contents, self._events, self._touched, self._touched_streams = [], [], {}, {}
         return written

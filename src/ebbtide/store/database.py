@@ -24,7 +24,7 @@ from sqlalchemy import (
     literal,
 )
 
-from ebbtide.model.instant import DAY
+from ebbtide.model.instant import DAY, SECOND
 
 Row = Mapping[str, Any]
 
@@ -61,8 +61,21 @@ class SqlMaths:
         return func.coalesce(x, otherwise)
 
     @staticmethod
+    def real(x: Any) -> Any:
+        return cast(x, Double)
+
+    @staticmethod
     def days(micros: Any) -> Any:
         return cast(micros, Double) / literal(float(DAY), Double)
+
+    @staticmethod
+    def among(x: Any, values: Sequence[str]) -> Any:
+        return x.in_([str(value) for value in values])
+
+    @staticmethod
+    def whole_second(micros: Any) -> Any:
+        seconds = func.ceil(cast(micros, Double) / literal(float(SECOND), Double), type_=Double)
+        return cast(seconds, BigInteger) * literal(SECOND, BigInteger)
 
 
 def _type_of(xs: Sequence[Any]) -> Any:
@@ -76,6 +89,8 @@ class Database(ABC):
     """One of the two databases. Expressions are SQLAlchemy's; connections are within a transaction of the caller."""
 
     name: ClassVar[str]
+    schema: ClassVar[str]
+    """The schema that the tables are in."""
 
     @abstractmethod
     def engine(self) -> Engine:
@@ -127,6 +142,19 @@ class Database(ABC):
     @abstractmethod
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         """The value at a path of a `json` document, as text; null where it is null or absent."""
+
+    @abstractmethod
+    def json_object(self, **members: Any) -> ColumnElement[Any]:
+        """A JSON object of SQL values."""
+
+    @abstractmethod
+    def json_merged(self, document: Any, more: Any) -> ColumnElement[str]:
+        """A JSON text with the members of a `json_object` put in."""
+
+    @staticmethod
+    def number(value: Any) -> ColumnElement[float]:
+        """A text as a double."""
+        return cast(value, Double)
 
     @abstractmethod
     def timestamp(self, micros: Any) -> ColumnElement[Any]:

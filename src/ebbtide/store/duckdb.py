@@ -62,6 +62,7 @@ _registry = threading.Lock()
 
 class DuckDB(Database):
     name = "duckdb"
+    schema = "main"
 
     def __init__(self, url: URL, *, wait: float) -> None:
         self._path = url.database or ":memory:"
@@ -152,6 +153,12 @@ class DuckDB(Database):
 
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         return func.json_extract_string(document, "$." + ".".join(path), type_=Text)
+
+    def json_object(self, **members: Any) -> ColumnElement[Any]:
+        return func.json_object(*(part for member in members.items() for part in member))
+
+    def json_merged(self, document: Any, more: Any) -> ColumnElement[str]:
+        return cast(func.json_merge_patch(document, more), Text)
 
     def timestamp(self, micros: Any) -> ColumnElement[Any]:
         return func.make_timestamptz(micros)

@@ -49,6 +49,7 @@ _TYPES: dict[type, str] = {
 
 class PostgreSQL(Database):
     name = "postgresql"
+    schema = "public"
 
     def __init__(self, url: URL, *, wait: float) -> None:
         self._where = f"{url.host or 'local socket'}/{url.database}"
@@ -122,11 +123,17 @@ class PostgreSQL(Database):
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         return func.jsonb_extract_path_text(document, *path, type_=Text)
 
+    def json_object(self, **members: Any) -> ColumnElement[Any]:
+        return func.jsonb_build_object(*(part for member in members.items() for part in member), type_=JSONB)
+
+    def json_merged(self, document: Any, more: Any) -> ColumnElement[str]:
+        return cast(cast(document, JSONB).op("||")(more), Text)
+
     def timestamp(self, micros: Any) -> ColumnElement[Any]:
         return literal_column("timestamptz 'epoch'") + micros * literal_column("interval '1 microsecond'")
 
     def now(self) -> ColumnElement[int]:
-        seconds = func.date_part("epoch", func.clock_timestamp(), type_=Double)
+        seconds = func.date_part("epoch", func.statement_timestamp(), type_=Double)
         return cast(func.round(seconds * literal(1e6, Double)), BigInteger)
 
     def lock_clause(self, select: Any) -> Any:

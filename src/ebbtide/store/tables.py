@@ -36,6 +36,7 @@ namespaces = Table(
     Column("fence", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
     Column("head_hash", LargeBinary, nullable=False),
+    Column("began_at", BigInteger),
     Column("policy_id", Text),
     Column("policy_version", Text),
     Column("secret", LargeBinary, nullable=False),

@@ -31,6 +31,13 @@ class Scope:
             bounds.append(table.c.object_id <= self.to)
         return and_(*bounds)
 
+    def bounds(self) -> dict[str, str | None]:
+        """The range as an entry tells it."""
+        return {
+            "after": None if self.after is None else str(self.after),
+            "to": None if self.to is None else str(self.to),
+        }
+
     @property
     def last(self) -> bool:
         """Whether nothing comes after it."""

@@ -1,0 +1,2 @@
+def test_it_opens(ebb):
+    assert ebb.memories() == []
