@@ -238,8 +238,7 @@ class Ebbtide:
 
     def _walked(self, connection: Connection, lines: Sequence[Placed]) -> Iterator[list[Placed]]:
         """Groups of lines between which nothing is due; what is due is run before the next group is handed out."""
-        organiser = self._organiser_on(connection)
-        walker, group = Walker(organiser), list[Placed]()
+        walker, group = Walker(self._organiser_on(connection)), list[Placed]()
         for place in lines:
             namespace = place.request.namespace
             at = self._clock() if place.request.effective_at is None else place.request.effective_at
@@ -247,8 +246,7 @@ class Ebbtide:
                 if group:
                     yield group
                     group = []
-                if organiser.has(namespace):
-                    walker.reach(namespace, at)
+                walker.reach(namespace, at)
             group.append(place)
         if group:
             yield group
@@ -340,7 +338,7 @@ class Ebbtide:
         with self._organiser(dry_run, stopping) as organiser:
             found = []
             for name in organiser.namespaces() if namespace is None else [namespace]:
-                for start, task in organiser.due(name, chosen, at):
+                for start, task in organiser.ledger(name).due(chosen, at):
                     run = organiser.run(name, task, start)
                     if run is not None:
                         found.append(run)
@@ -362,7 +360,7 @@ class Ebbtide:
         with self._organiser() as organiser:
             found = []
             for name in organiser.namespaces() if namespace is None else [namespace]:
-                slots = list(organiser.walk(name, chosen, first, last))
+                slots = list(organiser.ledger(name).between(chosen, first, last))
                 for place, (start, task) in enumerate(slots, 1):
                     run = organiser.run(name, task, start)
                     progress(place, len(slots))

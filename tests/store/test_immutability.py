@@ -49,6 +49,9 @@ def login(url: str) -> Iterator[Callable[[str], str]]:
     yield make
     with engine.connect() as connection:
         for user in made:
+            # A session that is still ending may still own its temporary tables.
+            ended = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = :user"
+            connection.execute(text(ended), {"user": user})
             connection.execute(text(f"DROP ROLE {user}"))
     engine.dispose()
 
@@ -159,3 +162,17 @@ def test_the_auditor_may_look_into_the_schema_of_views(filled):
     with filled.store.begin() as connection:
         assert connection.execute(text(usage)).scalar() is True
         assert connection.execute(text(create)).scalar() is False
+
+
+def test_the_auditor_reads_every_view(filled, login):
+    """What auditors are for: all of schema audit, and only by reading."""
+    engine = create_engine(make_url(login("ebbtide_auditor")).set(drivername="postgresql+psycopg"))
+    with engine.connect() as connection:
+        named = text("SELECT viewname FROM pg_views WHERE schemaname = 'audit'")
+        views = connection.execute(named).scalars().all()
+        assert "memories" in views
+        for view in views:
+            connection.execute(text(f"SELECT * FROM audit.{view}"))
+        rows_seen = connection.execute(text("SELECT count(*) FROM audit.memories")).scalar()
+    engine.dispose()
+    assert rows_seen == 1

@@ -90,8 +90,8 @@ def nine(x: float) -> float:
 class Plain:
     """What the rules say of a segment, written down a second time and slowly, one formula after the other.
 
-    `curve` is R(a), a in days; `d`, `b`, `c` the parts at `since`, `age` the days behind it, `trusted` the g from
-    which confidence falls by `mu` per day.
+    `curve` is R(a), a in days; `d`, `b`, `c` the parts at `since`, `age` the days behind it, `trusted` the g
+    from which confidence falls by `mu` per day.
     """
 
     curve: Callable[[float], float]

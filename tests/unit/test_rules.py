@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -96,11 +95,15 @@ def test_each_threshold_strikes_within_10000_steps(
     assert (state.due_at, state.due_rule) == (
         (found["warning"], "warning") if warned_first else (state.exit_at, state.exit_rule)
     )
+    tiers = conditions(plain)
+    for at in range(T0, T0 + 10_001 * HOUR, HOUR):
+        assert (state.due_at <= at) == any(holds(at) for holds in tiers.values())
+        assert (state.exit_at <= at) == any(tiers[name](at) for name in PRECEDENCE)
 
 
 @pytest.mark.parametrize("archive", [0.05, 0.10])
 def test_force_archive_is_met_by_sinking_where_the_thresholds_are_one(archive: float) -> None:
-    """With `archive` and `force_archive` at 0.05, what sinks below it is archived, however little it is believed."""
+    """With both thresholds at one place, what sinks below is archived, however little it is believed."""
     terms = own(
         tier_thresholds={"archive": archive, "force_archive": archive, "deprecate_by_confidence": 0.0}
     )
@@ -118,7 +121,7 @@ EXPONENTS = {"SLOW": (0.05, 5), "MEDIUM": (0.25, 10), "FAST": (0.50, 20), "RAPID
 
 
 def retold(policy: str, state: MemoryState) -> Plain:
-    """A segment in the plain formulas: its numbers from the state, its curve from the policy's description."""
+    """A segment in the plain formulas: its numbers from the state, its curve as the policy describes it."""
     profile, uses, floor = state.decay_profile, state.access_count, 0.0
     rate = RATES[profile]
     if policy == "default":
@@ -144,7 +147,7 @@ def retold(policy: str, state: MemoryState) -> Plain:
 
 @pytest.mark.parametrize("policy", ["default", "fsrs", "permastore"])
 def test_instants_of_random_segments(policy: str) -> None:
-    """Whatever begins a segment: due_at, exit_at and their rules are those that a bisection over seconds finds."""
+    """Whatever begins a segment: due and exit are those that a bisection over seconds finds."""
     terms, dice = shipped(policy), random.Random(policy)
     doubt = 0.15 if policy == "default" else 0.0
     for _ in range(150):
@@ -202,7 +205,7 @@ BELOW_AT_ABOVE = (-JUST, 0.0, JUST)
 def test_what_is_due_at_once_where_a_segment_begins(
     salience: float, confidence: float, due: str | None, to: str | None
 ) -> None:
-    """Below is below: at a threshold nothing is due yet. At one instant confidence goes first, then the deeper."""
+    """At a threshold nothing is due yet. At one instant confidence goes first, then the deeper rule."""
     state = belief(salience=nine(salience), confidence=nine(confidence))
     assert (state.due_rule if state.due_at == T0 else None) == due
     assert (destination(state, DEFAULT) if state.exit_at == T0 else None) == to
@@ -214,7 +217,7 @@ def test_what_is_due_at_once_where_a_segment_begins(
 )
 @pytest.mark.parametrize("threshold", [0.30, 0.10, 0.05])
 def test_sinking_with_a_confidence_that_stands(threshold: float, confidence: float, to: str) -> None:
-    """Warned at the first second below 0.30, archived at the first below 0.10, whichever threshold lies ahead."""
+    """Warned at the first second below 0.30, out at the first below 0.10, wherever it begins."""
     terms = own(mu_multiplier=0)
     for offset in BELOW_AT_ABOVE:
         state = belief(terms, salience=nine(threshold + offset), confidence=nine(confidence))

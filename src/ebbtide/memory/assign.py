@@ -22,15 +22,12 @@ from sqlalchemy import (
     and_,
     case,
     cast,
-    exists,
     func,
     insert,
     literal,
     or_,
     select,
-    text,
 )
-from sqlalchemy.schema import CreateTable
 
 from ebbtide.decay import facts
 from ebbtide.decay.maths import decimals9
@@ -41,13 +38,11 @@ from ebbtide.model.state import BITS
 from ebbtide.model.words import Condition, Curve, EpistemicType, LifecycleState, OpType
 from ebbtide.policy.document import Policy
 from ebbtide.project.instants import crossings, due_group
-from ebbtide.project.passes import Actor, Chunk, Columns, json_of, quoted, temporary, whole
-from ebbtide.project.scope import CHUNK, Scope, next_scope
+from ebbtide.project.passes import Actor, Chunk, Columns, empty, json_of, quoted, staged, temporary, whole
+from ebbtide.project.scope import CHUNK, IN_SCOPE, Scope, next_scope
 from ebbtide.project.shelf import STORE_WIDE, Shelf
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import memory_objects, memory_state, policy_profiles
-
-SEGMENTS = "pass_segments"
 
 
 def under_another(policy: Policy) -> Any:
@@ -155,20 +150,28 @@ class Assignment:
 
     def run(self, namespace: str, policy: Policy, actor: Actor) -> int:
         """Makes a policy the namespace's, and that of each of its objects that can still change; how many changed."""
-        at, changed, scope = self.clock(), 0, Scope(namespace, None, None)
+        at, changed, after = self.clock(), 0, None
         while True:
             with self.connection.begin():
                 head = lock_or_create(self.db, self.connection, namespace, self.entropy)
-                scope = next_scope(self.connection, namespace, scope.after, under_another(policy), self.chunk_size)
+                scope = next_scope(
+                    self.db,
+                    self.connection,
+                    namespace,
+                    after,
+                    under_another(policy),
+                    {},
+                    name=f"not under {policy.name}",
+                    size=self.chunk_size,
+                )
                 changed += self._chunk(head, policy, scope, at, actor)
             if scope.last:
                 return changed
-            scope = Scope(namespace, scope.to, None)
+            after = scope.to
 
     def _chunk(self, head: Head, policy: Policy, scope: Scope, at: int, actor: Actor) -> int:
         named = (head.policy_id, head.policy_version) == (policy.id, policy.version)
-        which = and_(scope.covers(memory_state), under_another(policy))
-        if named and not self.connection.execute(select(exists().where(which))).scalar_one():
+        if named and not scope.objects:
             return 0
         previous = None if head.policy_id is None else f"{head.policy_id}@{head.policy_version}"
         shelf = Shelf(self.connection)
@@ -183,30 +186,30 @@ class Assignment:
         return changed
 
 
-def reassign(db: Database, connection: Connection, chunk: Chunk, scope: Scope, policy: Policy, at: int) -> int:
+def reassign(
+    db: Database, connection: Connection, chunk: Chunk, scope: Scope, policy: Policy, at: int
+) -> int:
     """Writes POLICY_ASSIGNED with a new segment to each object of a chunk; how many."""
-    rows = _segments(policy, and_(scope.covers(memory_state), under_another(policy)), at)
-    segments = temporary(SEGMENTS, rows.subquery())
-    connection.execute(CreateTable(segments, if_not_exists=True))
-    connection.execute(text(f"TRUNCATE {SEGMENTS}"))
-    connection.execute(insert(segments).from_select([c.name for c in segments.columns], rows))
-    stage = chunk.stage("pass_assigned", _decided(db, segments, policy, chunk.namespace), [_entry(db, policy)])
-    if stage.rows:
-        chunk.append(stage)
-        staged = stage.table.c
-        kept = ("segment_at", "segment_age", "decaying", "boost", "confidence_base", "confidence_from", "stability")
-        changed = ("decay_profile", "due_at", "due_rule", "exit_at", "exit_rule", "expires_at", "warned", "salience", "confidence")
-        chunk.update(
-            stage,
-            {name: staged[name] for name in (*kept, *changed)}
-            | {
-                "fact_version": staged.fact_version + 1,
-                "fact_at": staged.begin,
-                "policy_id": policy.id,
-                "policy_version": policy.version,
-            },
-        )
-    return stage.rows
+    rows = _segments(policy, and_(IN_SCOPE, under_another(policy)), at)
+    segments = temporary("pass_segments", rows.subquery())
+    empty(connection, segments)
+    connection.execute(insert(segments).from_select([c.name for c in segments.columns], rows), scope.parameters())
+    kept = ("segment_at", "segment_age", "decaying", "boost", "confidence_base", "confidence_from", "stability")
+    due = ("due_at", "due_rule", "exit_at", "exit_rule", "expires_at", "warned")
+    statements = staged(
+        db,
+        "pass_assigned",
+        _decided(db, segments, policy, chunk.namespace),
+        [_entry(db, policy)],
+        lambda c: {
+            **{name: c[name] for name in (*kept, *due, "decay_profile", "salience", "confidence")},
+            "fact_version": c.fact_version + 1,
+            "fact_at": c.begin,
+            "policy_id": policy.id,
+            "policy_version": policy.version,
+        },
+    )
+    return chunk.write(statements, {})
 
 
 def _decided(db: Database, segments: Any, policy: Policy, namespace: str) -> Select[Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, and_, func, literal, select
+from sqlalchemy import BigInteger, BindParameter, ColumnElement, Text, and_, bindparam, select
 
 from ebbtide.decay.maths import decimals9
 from ebbtide.decay.segment import evaluate
 from ebbtide.model.words import DecayProfile, LifecycleState, OpType, Task
-from ebbtide.project.scope import Scope, with_policy
-from ebbtide.project.passes import Chunk, Columns
+from ebbtide.project.passes import Chunk, Columns, Staged, staged
+from ebbtide.project.scope import IN_SCOPE, Scope, with_policy
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import memory_state, policy_profiles
 
@@ -21,41 +21,38 @@ PROFILES: dict[Task, tuple[DecayProfile, ...]] = {
     Task.DECAY_SLOW: (DecayProfile.SLOW,),
 }
 
+AS_OF: BindParameter[int] = bindparam("pass_as_of", type_=BigInteger)
+_PROFILES: BindParameter[str] = bindparam("pass_profiles", type_=Text, expanding=True)
 
-def subject_to(task: Task, as_of: int) -> Any:
-    """Which objects a decay task evaluates: PERMANENT never decays, and what stands still does not either."""
-    return and_(
-        memory_state.c.lifecycle_state == LifecycleState.ACTIVE.value,
-        memory_state.c.stopped_at.is_(None),
-        memory_state.c.decay_profile.in_([profile.value for profile in PROFILES[task]]),
-        memory_state.c.segment_at <= literal(as_of, BigInteger),
-    )
+SUBJECT_TO_DECAY: ColumnElement[bool] = and_(
+    memory_state.c.lifecycle_state == LifecycleState.ACTIVE.value,
+    memory_state.c.stopped_at.is_(None),
+    memory_state.c.decay_profile.in_(_PROFILES),
+    memory_state.c.segment_at <= AS_OF,
+)
+"""Which objects a decay task evaluates: PERMANENT never decays, and what stands still does not either."""
 
 
-def _entry(columns: Columns) -> Mapping[str, Any]:
+def parameters(task: Task, as_of: int) -> dict[str, Any]:
+    """What `SUBJECT_TO_DECAY` is run with."""
+    return {AS_OF.key: as_of, _PROFILES.key: [profile.value for profile in PROFILES[task]]}
+
+
+def decay(db: Database, chunk: Chunk, scope: Scope, task: Task, as_of: int) -> dict[str, int]:
+    """Evaluates the objects of a chunk as of a slot's start and writes those that changed; the counts."""
+    if not scope.objects:
+        return {"examined": 0}
+    statements: Staged = db.once("decay", lambda: _statements(db))
     return {
-        "op_type": OpType.DECAY_APPLIED.value,
-        "effective_at": columns.as_of,
-        "salience": columns.salience,
-        "confidence": columns.confidence,
-        "salience_delta": columns.salience_delta,
-        "confidence_delta": columns.confidence_delta,
-        "decay_profile": columns.decay_profile,
-        "policy_id": columns.policy_id,
-        "policy_version": columns.policy_version,
+        "examined": scope.objects,
+        "decayed": chunk.write(statements, scope.parameters() | parameters(task, as_of)),
     }
 
 
-def decay(db: Database, connection: Connection, chunk: Chunk, scope: Scope, task: Task, as_of: int) -> dict[str, int]:
-    """Evaluates the objects of a chunk as of a slot's start and writes those that changed; the counts."""
-    within = and_(scope.covers(memory_state), subject_to(task, as_of))
-    examined = connection.execute(select(func.count()).select_from(memory_state).where(within)).scalar_one()
-    if not examined:
-        return {"examined": 0}
+def _statements(db: Database) -> Staged:
     state = memory_state.c
-    at = literal(as_of, BigInteger)
-    scores = evaluate(SQL, policy_profiles.c, state, at)
-    evaluated = db.fence(
+    scores = evaluate(SQL, policy_profiles.c, state, AS_OF)
+    found = db.fence(
         with_policy(
             select(
                 state.object_id,
@@ -69,9 +66,8 @@ def decay(db: Database, connection: Connection, chunk: Chunk, scope: Scope, task
                 state.policy_id,
                 state.policy_version,
             )
-        ).where(within)
-    )
-    found = evaluated.c
+        ).where(IN_SCOPE, SUBJECT_TO_DECAY)
+    ).c
     changed = select(
         found.object_id,
         found.version,
@@ -83,13 +79,31 @@ def decay(db: Database, connection: Connection, chunk: Chunk, scope: Scope, task
         found.decay_profile,
         found.policy_id,
         found.policy_version,
-        at.label("as_of"),
     ).where((found.salience != found.old_salience) | (found.confidence != found.old_confidence))
-    stage = chunk.stage("pass_decay", changed, [_entry])
-    if stage.rows:
-        chunk.append(stage)
-        staged = stage.table.c
-        chunk.update(
-            stage, {"salience": staged.salience, "confidence": staged.confidence, "decayed_at": staged.as_of}
-        )
-    return {"examined": examined, "decayed": stage.rows}
+    return staged(
+        db,
+        "pass_decay",
+        changed,
+        [_applied],
+        lambda c: {"salience": c.salience, "confidence": c.confidence, "decayed_at": AS_OF},
+    )
+
+
+def _applied(columns: Columns) -> Mapping[str, Any]:
+    return {
+        "op_type": OpType.DECAY_APPLIED.value,
+        "effective_at": AS_OF,
+        **{name: columns[name] for name in APPLIED},
+    }
+
+
+APPLIED = (
+    "salience",
+    "confidence",
+    "salience_delta",
+    "confidence_delta",
+    "decay_profile",
+    "policy_id",
+    "policy_version",
+)
+"""The columns of DECAY_APPLIED that say what was applied, and what it left."""

@@ -9,40 +9,68 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Connection, SmallInteger, Text, and_, case, cast, func, literal, select
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Boolean,
+    ColumnElement,
+    Connection,
+    SmallInteger,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal,
+    select,
+)
 
 from ebbtide.decay.maths import decimals9
 from ebbtide.decay.rules import FAR, leaves_for, next_due
 from ebbtide.decay.segment import evaluate
 from ebbtide.model.state import BITS
 from ebbtide.model.words import LifecycleState, OpType, Rule
-from ebbtide.project.scope import Scope, with_policy
-from ebbtide.project.passes import ORGANISER, Chunk, Columns, json_of, quoted, whole
+from ebbtide.organise.decay import APPLIED
+from ebbtide.project.passes import ORGANISER, Chunk, Columns, Staged, json_of, quoted, staged, whole
+from ebbtide.project.scope import IN_SCOPE, Scope, with_policy
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import memory_state, policy_profiles
 
 EXITS = (Rule.DEPRECATE_BY_CONFIDENCE.value, Rule.FORCE_ARCHIVE.value, Rule.ARCHIVE.value)
-RULES = (Rule.WARNING.value, *EXITS)
 
 
-def due_by(as_of: int, rules: tuple[str, ...] = RULES) -> Any:
-    """Which objects have a rule of decay due."""
+AS_OF: BindParameter[int] = bindparam("pass_as_of", type_=BigInteger)
+
+
+def _due(*rules: str) -> ColumnElement[bool]:
     return and_(
-        memory_state.c.due_at <= literal(as_of, BigInteger),
+        memory_state.c.due_at <= AS_OF,
         memory_state.c.due_rule.in_(rules),
         memory_state.c.lifecycle_state == LifecycleState.ACTIVE.value,
     )
 
 
+DUE = _due(Rule.WARNING.value, *EXITS)
+"""Which objects have a rule of decay due."""
+
+
 def lifecycle(db: Database, connection: Connection, chunk: Chunk, scope: Scope, as_of: int) -> dict[str, int]:
     """Executes what is due in a chunk as of a slot's start; the counts."""
-    within = and_(scope.covers(memory_state), due_by(as_of))
-    examined = connection.execute(select(func.count()).select_from(memory_state).where(within)).scalar_one()
-    if not examined:
+    if not scope.objects:
         return {"examined": 0}
-    warned = _warn(db, chunk, and_(scope.covers(memory_state), due_by(as_of, (Rule.WARNING.value,))))
-    archived, deprecated = _leave(db, connection, chunk, and_(scope.covers(memory_state), due_by(as_of, EXITS)))
-    return {"examined": examined, "warned": warned, "archived": archived, "deprecated": deprecated}
+    given = scope.parameters() | {AS_OF.key: as_of}
+    warnings: Staged = db.once("warnings", lambda: _warnings(db))
+    transitions: Staged = db.once("transitions", lambda: _transitions(db))
+    warned = chunk.write(warnings, given)
+    moved = chunk.write(transitions, given)
+    deprecated = 0
+    if moved:
+        to_state = transitions.table.c.to_state
+        deprecated = connection.execute(
+            select(func.count()).select_from(transitions.table).where(to_state == LifecycleState.DEPRECATED.value)
+        ).scalar_one()
+    return {"examined": scope.objects, "warned": warned, "archived": moved - deprecated, "deprecated": deprecated}
 
 
 def _due_group(columns: Columns, *, warned: str, exits: bool) -> Any:
@@ -80,7 +108,7 @@ def _warning(db: Database) -> Any:
     return entry
 
 
-def _warn(db: Database, chunk: Chunk, which: Any) -> int:
+def _warnings(db: Database) -> Staged:
     """DECAY_WARNING at the instant salience sank below the threshold; the state is unchanged but for what comes next."""
     state, policy = memory_state.c, policy_profiles.c
     scores = evaluate(SQL, policy, state, state.due_at)
@@ -109,15 +137,14 @@ def _warn(db: Database, chunk: Chunk, which: Any) -> int:
             state.exit_rule,
             state.expires_at,
         )
-    ).where(which)
-    stage = chunk.stage("pass_warning", rows, [_warning(db)])
-    if stage.rows:
-        chunk.append(stage)
-        staged = stage.table.c
-        chunk.update(
-            stage, {"due_at": staged.next_at, "due_rule": staged.next_rule, "warned": literal(True, Boolean)}
-        )
-    return stage.rows
+    ).where(IN_SCOPE, _due(Rule.WARNING.value))
+    return staged(
+        db,
+        "pass_warning",
+        rows,
+        [_warning(db)],
+        lambda c: {"due_at": c.next_at, "due_rule": c.next_rule, "warned": literal(True, Boolean)},
+    )
 
 
 # Transitions
@@ -128,13 +155,7 @@ def _applied(db: Database) -> Any:
         return {
             "op_type": OpType.DECAY_APPLIED.value,
             "effective_at": columns.due_at,
-            "salience": columns.salience,
-            "confidence": columns.confidence,
-            "salience_delta": columns.salience_delta,
-            "confidence_delta": columns.confidence_delta,
-            "decay_profile": columns.decay_profile,
-            "policy_id": columns.policy_id,
-            "policy_version": columns.policy_version,
+            **{name: columns[name] for name in APPLIED},
             "payload": json_of(
                 thresholds_triggered=literal("[", Text).concat(quoted(columns.due_rule)).concat("]"),
                 threshold=db.decimal(columns.threshold),
@@ -182,8 +203,8 @@ def _moved(columns: Columns) -> Mapping[str, Any]:
     }
 
 
-def _leave(db: Database, connection: Connection, chunk: Chunk, which: Any) -> tuple[int, int]:
-    """DECAY_APPLIED with the scores at the rule's instant, then ARCHIVE or DEPRECATE; how many went where."""
+def _transitions(db: Database) -> Staged:
+    """DECAY_APPLIED with the scores at the rule's instant, then ARCHIVE or DEPRECATE."""
     state, policy = memory_state.c, policy_profiles.c
     scores = evaluate(SQL, policy, state, state.due_at)
     threshold = case(
@@ -213,7 +234,7 @@ def _leave(db: Database, connection: Connection, chunk: Chunk, which: Any) -> tu
                 threshold.label("threshold"),
                 policy.archive_min_confidence,
             )
-        ).where(which)
+        ).where(IN_SCOPE, _due(*EXITS))
     )
     found = evaluated.c
     next_at, next_rule = next_due(
@@ -231,28 +252,22 @@ def _leave(db: Database, connection: Connection, chunk: Chunk, which: Any) -> tu
         cast(next_at, BigInteger).label("next_at"),
         cast(next_rule, Text).label("next_rule"),
     )
-    stage = chunk.stage("pass_transition", rows, [_applied(db), _moved])
-    if not stage.rows:
-        return 0, 0
-    chunk.append(stage)
-    staged = stage.table.c
-    chunk.update(
-        stage,
-        {
-            "fact_version": staged.fact_version + 1,
-            "fact_at": staged.due_at,
-            "lifecycle_state": staged.to_state,
-            "salience": staged.salience,
-            "confidence": staged.confidence,
-            "decayed_at": staged.due_at,
-            "due_at": staged.next_at,
-            "due_rule": staged.next_rule,
+    return staged(
+        db,
+        "pass_transition",
+        rows,
+        [_applied(db), _moved],
+        lambda c: {
+            "fact_version": c.fact_version + 1,
+            "fact_at": c.due_at,
+            "lifecycle_state": c.to_state,
+            "salience": c.salience,
+            "confidence": c.confidence,
+            "decayed_at": c.due_at,
+            "due_at": c.next_at,
+            "due_rule": c.next_rule,
             "exit_at": None,
             "exit_rule": None,
-            "stopped_at": staged.due_at,
+            "stopped_at": c.due_at,
         },
     )
-    deprecated = connection.execute(
-        select(func.count()).select_from(stage.table).where(staged.to_state == LifecycleState.DEPRECATED.value)
-    ).scalar_one()
-    return stage.rows - deprecated, deprecated

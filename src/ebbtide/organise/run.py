@@ -6,29 +6,29 @@ with its last chunk. Killed anywhere, a run goes on behind its last committed ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, func, select, update
-from sqlalchemy.dialects.postgresql import insert as insert_or_skip
+from sqlalchemy import Connection, case, func, insert, select, update
 
 from ebbtide.log.head import Head, lock
-from ebbtide.project.shelf import Shelf
 from ebbtide.model.errors import NotFound
 from ebbtide.model.identity import uuid8
 from ebbtide.model.words import OpType, RunStatus, Task
-from ebbtide.organise.decay import decay, subject_to
-from ebbtide.organise.lifecycle import due_by, lifecycle
+from ebbtide.organise.decay import SUBJECT_TO_DECAY, decay, parameters
+from ebbtide.organise.lifecycle import AS_OF, DUE, lifecycle
 from ebbtide.policy.schedule import newest_start, starts_between
-from ebbtide.project.scope import CHUNK, Scope, next_scope
 from ebbtide.project.passes import Chunk
+from ebbtide.project.scope import CHUNK, Scope, next_scope
+from ebbtide.project.shelf import Shelf
 from ebbtide.store.database import Database
 from ebbtide.store.tables import namespaces, organiser_runs
 
 COUNTS = ("examined", "decayed", "warned", "archived", "deprecated", "expired")
+_ORDER = {task: place for place, task in enumerate(Task)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Run:
     task: str
     namespace_id: str
     as_of: int
-    status: RunStatus
+    status: str
     examined: int = 0
     decayed: int = 0
     warned: int = 0
@@ -49,9 +49,46 @@ class Run:
     entries: int = 0
 
     @classmethod
-    def from_row(cls, row: RowMapping) -> Run:
+    def from_row(cls, row: Mapping[str, Any]) -> Run:
         """A run from its row of the ledger."""
         return cls(**{name: row[name] for name in cls.__slots__})
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What was run in a namespace: per task its interval (µs), its newest slot, and slots begun but not finished.
+
+    `began` is the earliest instant anything in the namespace took effect: slots before it are none.
+    """
+
+    intervals: Mapping[Task, int]
+    last: dict[Task, int]
+    unfinished: dict[Task, int]
+    began: int
+
+    def due(self, tasks: Iterable[Task], as_of: int) -> list[tuple[int, Task]]:
+        """The slots to run at an instant: what was begun and not finished, then per task the newest not begun.
+
+        Those in between are made up by the newest.
+        """
+        found = set()
+        for task in tasks:
+            if task in self.unfinished:
+                found.add((self.unfinished[task], task))
+            start = newest_start(self.intervals[task], as_of)
+            if start > self._done(task):
+                found.add((start, task))
+        return sorted(found, key=lambda slot: (slot[0], _ORDER[slot[1]]))
+
+    def between(self, tasks: Iterable[Task], begin: int, end: int) -> Iterator[tuple[int, Task]]:
+        """Every slot from one instant to another that is not done, in order of time."""
+        chosen = {task: self.intervals[task] for task in tasks}
+        for start, task in starts_between(chosen, max(begin, self.began), end):
+            if start > self._done(task) or start == self.unfinished.get(task):
+                yield start, task
+
+    def _done(self, task: Task) -> int:
+        return self.last.get(task, self.began - 1)
 
 
 def run_id_of(namespace: str, task: Task, start: int) -> UUID:
@@ -74,10 +111,14 @@ class Organiser:
     chunk_size: int = CHUNK
     stopping: Callable[[], bool] = field(default=lambda: False)
 
+    def __post_init__(self) -> None:
+        self._shelf = Shelf(self.connection)
+
     def namespaces(self) -> list[str]:
-        """All namespaces, by name."""
+        """All namespaces that anything happened in, by name."""
         with self.transaction():
-            return sorted(self.connection.execute(select(namespaces.c.namespace_id)).scalars())
+            query = select(namespaces.c.namespace_id).where(namespaces.c.began_at.isnot(None))
+            return sorted(self.connection.execute(query).scalars())
 
     def has(self, namespace: str) -> bool:
         """Whether there is such a namespace."""
@@ -85,33 +126,8 @@ class Organiser:
             query = select(namespaces.c.namespace_id).where(namespaces.c.namespace_id == namespace)
             return self.connection.execute(query).first() is not None
 
-    def intervals(self, namespace: str) -> dict[Task, int]:
-        """The interval of each task under the namespace's policy, in µs."""
-        return self._ledger(namespace)[0]
-
-    def due(self, namespace: str, tasks: Iterable[Task], as_of: int) -> list[tuple[int, Task]]:
-        """The slots to run at an instant: what was begun and not finished, and per task the newest that was not begun.
-
-        Those in between are made up by the newest. A slot from before the namespace began is none.
-        """
-        intervals, last, began, unfinished = self._ledger(namespace)
-        found = [(start, task) for task in tasks for start in unfinished.get(task, ())]
-        for task in tasks:
-            start = newest_start(intervals[task], as_of)
-            if start >= began and start > last.get(task, began - 1):
-                found.append((start, task))
-        order = list(Task)
-        return sorted(found, key=lambda slot: (slot[0], order.index(slot[1])))
-
-    def walk(self, namespace: str, tasks: Iterable[Task], begin: int, end: int) -> Iterator[tuple[int, Task]]:
-        """Every slot from one instant to another that was not done, in order of time."""
-        intervals, last, began, unfinished = self._ledger(namespace)
-        chosen = {task: intervals[task] for task in tasks}
-        for start, task in starts_between(chosen, max(begin, began), end):
-            if start > last.get(task, began - 1) or start in unfinished.get(task, ()):
-                yield start, task
-
-    def _ledger(self, namespace: str) -> tuple[dict[Task, int], dict[Task, int], int, dict[Task, list[int]]]:
+    def ledger(self, namespace: str) -> Ledger:
+        """What was run in a namespace so far."""
         with self.transaction():
             head = self.connection.execute(
                 select(namespaces.c.policy_id, namespaces.c.policy_version, namespaces.c.began_at).where(
@@ -120,21 +136,20 @@ class Organiser:
             ).first()
             if head is None:
                 raise NotFound(f"there is no namespace {namespace!r}", field="namespace")
-            policy = Shelf(self.connection).terms(namespace, head.policy_id, head.policy_version).policy
+            policy = self._shelf.terms(namespace, head.policy_id, head.policy_version).policy
+            runs = organiser_runs.c
+            running = func.max(case((runs.status == RunStatus.RUNNING.value, runs.slot)))
             rows = self.connection.execute(
-                select(organiser_runs.c.task, func.max(organiser_runs.c.slot))
-                .where(organiser_runs.c.namespace_id == namespace)
-                .group_by(organiser_runs.c.task)
-            )
-            last = {Task(task): slot for task, slot in rows}
-            open_slots: dict[Task, list[int]] = {}
-            for task, slot in self.connection.execute(
-                select(organiser_runs.c.task, organiser_runs.c.slot)
-                .where(organiser_runs.c.namespace_id == namespace, organiser_runs.c.status == RunStatus.RUNNING.value)
-                .order_by(organiser_runs.c.slot)
-            ):
-                open_slots.setdefault(Task(task), []).append(slot)
-        return {task: policy.interval(task) for task in Task}, last, head.began_at, open_slots
+                select(runs.task, func.max(runs.slot), running)
+                .where(runs.namespace_id == namespace)
+                .group_by(runs.task)
+            ).all()
+        return Ledger(
+            {task: policy.interval(task) for task in Task},
+            {Task(task): last for task, last, _ in rows},
+            {Task(task): open_slot for task, _, open_slot in rows if open_slot is not None},
+            head.began_at,
+        )
 
     def run(self, namespace: str, task: Task, start: int) -> Run | None:
         """Runs a slot to its end; None where it was done before, or the organiser was told to stop."""
@@ -152,20 +167,18 @@ class Organiser:
         slot = self._claim(head, task, start, now)
         if slot["status"] != RunStatus.RUNNING:
             return True, None
-        which = due_by(start) if task == Task.LIFECYCLE else subject_to(task, start)
-        scope = next_scope(self.connection, namespace, slot["after_object"], which, self.chunk_size)
+        scope = self._scope(namespace, task, start, slot["after_object"])
         chunk = Chunk(self.db, self.connection, head, now=now)
         if task == Task.LIFECYCLE:
             counts = lifecycle(self.db, self.connection, chunk, scope, start)
         else:
-            counts = decay(self.db, self.connection, chunk, scope, task, start)
-        total = {name: slot[name] + counts.get(name, 0) for name in COUNTS} | {
-            "entries": slot["entries"] + chunk.entries
-        }
-        status = (RunStatus.DONE if total["entries"] else RunStatus.NOTHING_DUE) if scope.last else RunStatus.RUNNING
-        chunk.note(
-            OpType.ORGANISER_RUN, _report(slot["run_id"], task, start, scope, status, counts), effective_at=start
-        )
+            counts = decay(self.db, chunk, scope, task, start)
+        total = {name: slot[name] + counts.get(name, 0) for name in COUNTS}
+        total["entries"] = slot["entries"] + chunk.entries
+        status = RunStatus.RUNNING
+        if scope.last:
+            status = RunStatus.DONE if total["entries"] else RunStatus.NOTHING_DUE
+        chunk.note(OpType.ORGANISER_RUN, _report(slot, scope, status, counts), effective_at=start)
         chunk.close()
         self.connection.execute(
             update(organiser_runs)
@@ -174,44 +187,53 @@ class Organiser:
         )
         return scope.last, Run(slot["run_id"], task, namespace, start, status, **total)
 
-    def _claim(self, head: Head, task: Task, start: int, now: int) -> RowMapping:
-        """The slot's row: inserted by whoever is first, under the namespace's lock."""
-        namespace = head.namespace_id
-        found = self.connection.execute(select(organiser_runs).where(_slot(namespace, task, start))).mappings().first()
-        if found is not None:
-            return found
-        before = self.connection.execute(
-            select(func.max(organiser_runs.c.slot)).where(
-                organiser_runs.c.namespace_id == namespace, organiser_runs.c.task == task.value
-            )
-        ).scalar()
-        interval = self._interval(head, task)
-        self.connection.execute(
-            insert_or_skip(organiser_runs)
-            .values(
-                namespace_id=namespace,
-                task=task.value,
-                slot=start,
-                run_id=run_id_of(namespace, task, start),
-                as_of=start,
-                status=RunStatus.RUNNING.value,
-                after_object=None,
-                policy_id=head.policy_id,
-                policy_version=head.policy_version,
-                missed=0 if before is None else max(0, (start - before) // interval - 1),
-                started_at=now,
-                finished_at=None,
-                **dict.fromkeys((*COUNTS, "entries"), 0),
-            )
-            .on_conflict_do_nothing()
+    def _scope(self, namespace: str, task: Task, start: int, after: UUID | None) -> Scope:
+        if task == Task.LIFECYCLE:
+            which, given, name = DUE, {AS_OF.key: start}, "due"
+        else:
+            which, given, name = SUBJECT_TO_DECAY, parameters(task, start), "subject to decay"
+        return next_scope(
+            self.db, self.connection, namespace, after, which, given, name=name, size=self.chunk_size
         )
-        return self.connection.execute(select(organiser_runs).where(_slot(namespace, task, start))).mappings().one()
 
-    def _interval(self, head: Head, task: Task) -> int:
+    def _claim(self, head: Head, task: Task, start: int, now: int) -> Mapping[str, Any]:
+        """The slot's row: inserted by whoever is first, under the namespace's lock."""
+        newest = (
+            self.connection.execute(
+                select(organiser_runs)
+                .where(
+                    organiser_runs.c.namespace_id == head.namespace_id,
+                    organiser_runs.c.task == task.value,
+                    organiser_runs.c.slot <= start,
+                )
+                .order_by(organiser_runs.c.slot.desc())
+                .limit(1)
+            )
+            .mappings()
+            .first()
+        )
+        if newest is not None and newest["slot"] == start:
+            return newest
         assert head.policy_id is not None, "a namespace has a policy from its first entry on"
         assert head.policy_version is not None
-        terms = Shelf(self.connection).terms(head.namespace_id, head.policy_id, head.policy_version)
-        return terms.policy.interval(task)
+        interval = self._shelf.terms(head.namespace_id, head.policy_id, head.policy_version).policy.interval(task)
+        slot = {
+            "namespace_id": head.namespace_id,
+            "task": task.value,
+            "slot": start,
+            "run_id": run_id_of(head.namespace_id, task, start),
+            "as_of": start,
+            "status": RunStatus.RUNNING.value,
+            "after_object": None,
+            "policy_id": head.policy_id,
+            "policy_version": head.policy_version,
+            "missed": 0 if newest is None else max(0, (start - newest["slot"]) // interval - 1),
+            "started_at": now,
+            "finished_at": None,
+            **dict.fromkeys((*COUNTS, "entries"), 0),
+        }
+        self.connection.execute(insert(organiser_runs), slot)
+        return slot
 
 
 def _slot(namespace: str, task: Task, start: int) -> Any:
@@ -223,14 +245,14 @@ def _slot(namespace: str, task: Task, start: int) -> Any:
 
 
 def _report(
-    run_id: UUID, task: Task, start: int, scope: Scope, status: RunStatus, counts: dict[str, int]
+    slot: Mapping[str, Any], scope: Scope, status: RunStatus, counts: Mapping[str, int]
 ) -> dict[str, Any]:
     """What ORGANISER_RUN says: which run, which range of objects, as of when, and what it came to."""
     return {
-        "run_id": str(run_id),
-        "task": task,
-        "slot": start,
-        "as_of": start,
+        "run_id": str(slot["run_id"]),
+        "task": slot["task"],
+        "slot": slot["slot"],
+        "as_of": slot["as_of"],
         **scope.bounds(),
         "status": status,
         **{name: counts.get(name, 0) for name in COUNTS},

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ebbtide.model.words import Task
-from ebbtide.organise.run import Organiser, Run
+from ebbtide.organise.run import Ledger, Organiser, Run
 from ebbtide.policy.schedule import newest_start
 
 
 class Walker:
-    """Runs what is due in namespaces while time goes forward; it asks the ledger only when a start has been reached."""
+    """Runs what is due in namespaces while time goes forward; it reads a namespace's ledger once."""
 
-    def __init__(self, organiser: Organiser, tasks: Iterable[Task] = tuple(Task)) -> None:
+    def __init__(self, organiser: Organiser) -> None:
         self._organiser = organiser
-        self._tasks = tuple(tasks)
+        self._ledgers: dict[str, Ledger] = {}
         self._next: dict[str, int] = {}
 
     def waits(self, namespace: str, at: int) -> bool:
@@ -25,7 +23,15 @@ class Walker:
         """Runs what is due in a namespace by an instant."""
         if not self.waits(namespace, at):
             return []
-        runs = [self._organiser.run(namespace, task, start) for start, task in self._organiser.due(namespace, self._tasks, at)]
-        intervals = self._organiser.intervals(namespace)
-        self._next[namespace] = min(newest_start(intervals[task], at) + intervals[task] for task in self._tasks)
+        if namespace not in self._ledgers:
+            if not self._organiser.has(namespace):
+                return []
+            self._ledgers[namespace] = self._organiser.ledger(namespace)
+        ledger = self._ledgers[namespace]
+        runs = []
+        for start, task in ledger.due(Task, at):
+            runs.append(self._organiser.run(namespace, task, start))
+            ledger.last[task] = max(start, ledger.last.get(task, start))
+            ledger.unfinished.pop(task, None)
+        self._next[namespace] = min(newest_start(step, at) + step for step in ledger.intervals.values())
         return [run for run in runs if run is not None]

@@ -1,7 +1,9 @@
 """The set-based writer: whole columns of entries appended and folded in SQL, without a row fetched into Python.
 
 A chunk is one transaction's part of a pass over one namespace. Rows are staged in a temporary table together with the
-ids and hashes of their entries; from there they go into the log and, by an UPDATE, into the state.
+ids and hashes of their entries; from there they go into the log and, by an UPDATE, into the state. The statements of
+a pass are built once per database and run with parameters: for a small namespace, building them costs more than
+running them.
 """
 
 from __future__ import annotations
@@ -12,16 +14,18 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     Column,
     ColumnElement,
     Connection,
-    LargeBinary,
+    Insert,
     MetaData,
     Select,
     SmallInteger,
     Table,
     Text,
-    Uuid,
+    Update,
+    bindparam,
     cast,
     func,
     insert,
@@ -33,7 +37,7 @@ from sqlalchemy import (
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import NullType
 
-from ebbtide.log.batches import root_in_store
+from ebbtide.log.batches import root_in_store, root_of
 from ebbtide.log.canonical import SEPARATOR, hash_of, sql_hash
 from ebbtide.log.head import Head, close_batch
 from ebbtide.model.entry import SCHEMA_VERSION, Entry
@@ -50,7 +54,6 @@ Plan = Callable[[Columns], Mapping[str, Any]]
 """What one entry of each staged row holds: expressions by column of `event_log`, over the staged columns."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Actor:
     """Who decides or asks."""
@@ -61,15 +64,105 @@ class Actor:
 
 ORGANISER = Actor("ebbtide", ActorType.SYSTEM_PROCESS)
 
+NAMESPACE: BindParameter[str] = bindparam("pass_namespace", type_=Text)
+"""The namespace of the chunk, in the statements of a pass."""
+
+_RECORDED_AT: BindParameter[int] = bindparam("pass_recorded_at", type_=BigInteger)
+_FIRST_SEQ: BindParameter[int] = bindparam("pass_first_seq", type_=BigInteger)
+_ACTOR_ID: BindParameter[str] = bindparam("pass_actor_id", type_=Text)
+_ACTOR_TYPE: BindParameter[str] = bindparam("pass_actor_type", type_=Text)
+
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """Staged rows: the temporary table, how many there are, and what they write."""
+class Staged:
+    """The statements of one pass: fill the temporary table, append each plan's entries, fold them into the state."""
 
     table: Table
-    rows: int
-    plans: Sequence[Plan]
-    first_seq: int
+    fill: Insert
+    append: tuple[Insert, ...]
+    fold: Update
+
+
+def staged(
+    db: Database, name: str, rows: Select[Any], plans: Sequence[Plan], fold: Callable[[Columns], Mapping[str, Any]]
+) -> Staged:
+    """Builds a pass over `rows`: `object_id`, `version`, `head_hash` and what the plans and `fold` use.
+
+    Rows are numbered by object. Each gets the entries of all plans, one after the other: contiguous seq, versions that
+    follow, chained hashes. `fold` gives the columns of the state to set; version and head hash follow by themselves.
+    """
+    source = db.fence(rows)
+    number = (func.row_number(type_=BigInteger).over(order_by=source.c.object_id) - 1).label("n")
+    layer = db.fence(select(*source.c, number))
+    for place, plan in enumerate(plans):
+        seq = _seq(layer.c, place, len(plans))
+        ids = db.uuid8(func.concat(NAMESPACE, SEPARATOR, cast(seq, Text), type_=Text))
+        layer = db.fence(select(*layer.c, ids.label(f"id_{place}")))
+        hashed = sql_hash(db, _previous(layer.c, place), _values(layer.c, plan, place))
+        layer = db.fence(select(*layer.c, hashed.label(f"hash_{place}")))
+    table = temporary(name, layer)
+    columns, last = table.c, len(plans) - 1
+    return Staged(
+        table,
+        insert(table).from_select([column.name for column in columns], select(*layer.c)),
+        tuple(_append(columns, plan, place, len(plans)) for place, plan in enumerate(plans)),
+        update(memory_state)
+        .where(memory_state.c.namespace_id == NAMESPACE, memory_state.c.object_id == columns.object_id)
+        .values(version=columns.version + len(plans), head_hash=columns[f"hash_{last}"], **fold(columns)),
+    )
+
+
+def _append(columns: Columns, plan: Plan, place: int, each: int) -> Insert:
+    values = _values(columns, plan, place) | {
+        "seq": _seq(columns, place, each),
+        "prev_hash": _previous(columns, place),
+        "hash": columns[f"hash_{place}"],
+    }
+    chosen = [_typed(values[c.name], c).label(c.name) for c in event_log.columns if c.name in values]
+    return insert(event_log).from_select([c.name for c in chosen], select(*chosen).order_by(columns.n))
+
+
+def _seq(columns: Columns, place: int, each: int) -> ColumnElement[int]:
+    return cast(columns.n, BigInteger) * each + _FIRST_SEQ + place
+
+
+def _previous(columns: Columns, place: int) -> ColumnElement[bytes]:
+    return columns.head_hash if place == 0 else columns[f"hash_{place - 1}"]
+
+
+def _values(columns: Columns, plan: Plan, place: int) -> dict[str, Any]:
+    return {
+        "namespace_id": NAMESPACE,
+        "id": columns[f"id_{place}"],
+        "stream_type": literal(StreamType.OBJECT.value, Text),
+        "stream_id": columns.object_id,
+        "version": columns.version + (place + 1),
+        "schema_version": literal(SCHEMA_VERSION, SmallInteger),
+        "recorded_at": _RECORDED_AT,
+        "actor_id": _ACTOR_ID,
+        "actor_type": _ACTOR_TYPE,
+        "carries": literal(0, SmallInteger),
+        "payload": literal("{}", Text),
+        **plan(columns),
+    }
+
+
+def _typed(value: Any, column: Column[Any]) -> Any:
+    return value if isinstance(value, ColumnElement) else literal(value, column.type)
+
+
+def temporary(name: str, layer: Any) -> Table:
+    """A temporary table with the columns of a subquery."""
+    for column in layer.c:
+        assert not isinstance(column.type, NullType), f"{column.name} has no type"
+    columns = [Column(column.name, column.type) for column in layer.c]
+    return Table(name, MetaData(), *columns, prefixes=["TEMPORARY"])
+
+
+def empty(connection: Connection, table: Table) -> None:
+    """Makes a temporary table where it is not there yet, and empties it."""
+    connection.execute(CreateTable(table, if_not_exists=True))
+    connection.execute(text(f"TRUNCATE {table.name}"))
 
 
 class Chunk:
@@ -84,63 +177,31 @@ class Chunk:
         self.recorded_at = max(now, head.last_recorded_at)
         self.entries = 0
         self._actor = actor
+        self._noted: list[bytes] = []
 
     @property
     def namespace(self) -> str:
         return self.head.namespace_id
 
-    def stage(self, name: str, rows: Select[Any], plans: Sequence[Plan]) -> Stage:
-        """Stages rows (`object_id`, `version`, `head_hash` and what the plans use), numbered by object.
+    def write(self, staged: Staged, parameters: Mapping[str, Any]) -> int:
+        """Runs a pass over the chunk: how many rows it wrote the entries of."""
+        given = {
+            NAMESPACE.key: self.namespace,
+            _RECORDED_AT.key: self.recorded_at,
+            _FIRST_SEQ.key: self.head.last_seq + self.entries + 1,
+            _ACTOR_ID.key: self._actor.id,
+            _ACTOR_TYPE.key: self._actor.type.value,
+            **parameters,
+        }
+        empty(self._connection, staged.table)
+        filled = self._connection.execute(staged.fill, given, execution_options={"preserve_rowcount": True})
+        if filled.rowcount:
+            for statement in (*staged.append, staged.fold):
+                self._connection.execute(statement, given)
+            self.entries += filled.rowcount * len(staged.append)
+        return filled.rowcount
 
-        Each row gets the entries of all plans, one after the other: contiguous seq, chained hashes.
-        """
-        source = self._db.fence(rows)
-        number = (func.row_number(type_=BigInteger).over(order_by=source.c.object_id) - 1).label("n")
-        layer = self._db.fence(select(*source.c, number))
-        first_seq = self.head.last_seq + self.entries + 1
-        for place, plan in enumerate(plans):
-            seq = self._seq(layer.c, first_seq, place, len(plans))
-            ids = self._db.uuid8(func.concat(self.namespace, SEPARATOR, cast(seq, Text), type_=Text))
-            layer = self._db.fence(select(*layer.c, ids.label(f"id_{place}")))
-            values = self._values(layer.c, plan, place)
-            hashed = sql_hash(self._db, self._previous(layer.c, place), values).label(f"hash_{place}")
-            layer = self._db.fence(select(*layer.c, hashed))
-        table = temporary(name, layer)
-        self._connection.execute(CreateTable(table, if_not_exists=True))
-        self._connection.execute(text(f"TRUNCATE {name}"))
-        count = self._connection.execute(
-            insert(table).from_select([column.name for column in table.columns], select(*layer.c)),
-            execution_options={"preserve_rowcount": True},
-        ).rowcount
-        return Stage(table, count, plans, first_seq)
-
-    def append(self, stage: Stage) -> None:
-        """Inserts the entries of staged rows into the log."""
-        for place, plan in enumerate(stage.plans):
-            columns = stage.table.c
-            values = self._values(columns, plan, place) | {
-                "seq": self._seq(columns, stage.first_seq, place, len(stage.plans)),
-                "prev_hash": self._previous(columns, place),
-                "hash": columns[f"hash_{place}"],
-            }
-            chosen = [_typed(values[c.name], c).label(c.name) for c in event_log.columns if c.name in values]
-            names = [column.name for column in chosen]
-            self._connection.execute(insert(event_log).from_select(names, select(*chosen).order_by(columns.n)))
-        self.entries += stage.rows * len(stage.plans)
-
-    def update(self, stage: Stage, values: Mapping[str, Any]) -> None:
-        """Folds staged rows into the state; version and head hash follow from their entries."""
-        last = len(stage.plans) - 1
-        columns = stage.table.c
-        self._connection.execute(
-            update(memory_state)
-            .where(memory_state.c.namespace_id == self.namespace, memory_state.c.object_id == columns.object_id)
-            .values(version=columns.version + last + 1, head_hash=columns[f"hash_{last}"], **values)
-        )
-
-    def note(
-        self, op_type: OpType, payload: Mapping[str, Any], *, effective_at: int
-    ) -> None:
+    def note(self, op_type: OpType, payload: Mapping[str, Any], *, effective_at: int) -> None:
         """Appends an entry to the namespace's own stream."""
         head = self.head
         seq = head.last_seq + self.entries + 1
@@ -162,56 +223,23 @@ class Chunk:
             prev_hash=head.head_hash,
         )
         entry = replace(entry, hash=hash_of(entry))
-        self._db.bulk_insert(self._connection, event_log, [entry_row(entry)])
+        self._connection.execute(insert(event_log), entry_row(entry))
         self.entries += 1
+        self._noted.append(entry.hash)
         self.head = replace(head, version=entry.version, head_hash=entry.hash).with_effect(effective_at)
 
     def close(self) -> Head:
         """Ends the transaction's part: the batch over all its entries, and the head moved on."""
         head = replace(self.head, last_recorded_at=self.recorded_at)
-        root = root_in_store(self._db, self._connection, self.namespace, head.last_seq + 1, self.entries)
+        if len(self._noted) == self.entries:
+            root = root_of(self._noted)
+        else:
+            root = root_in_store(self._db, self._connection, self.namespace, head.last_seq + 1, self.entries)
         return close_batch(self._connection, head, self.entries, root)
-
-    def _seq(self, columns: Columns, first_seq: int, place: int, each: int) -> ColumnElement[int]:
-        return cast(columns.n, BigInteger) * each + literal(first_seq + place, BigInteger)
-
-    @staticmethod
-    def _previous(columns: Columns, place: int) -> ColumnElement[bytes]:
-        return columns.head_hash if place == 0 else columns[f"hash_{place - 1}"]
-
-    def _values(self, columns: Columns, plan: Plan, place: int) -> dict[str, Any]:
-        return {
-            "namespace_id": literal(self.namespace, Text),
-            "id": columns[f"id_{place}"],
-            "stream_type": literal(StreamType.OBJECT.value, Text),
-            "stream_id": columns.object_id,
-            "version": columns.version + (place + 1),
-            "schema_version": literal(SCHEMA_VERSION, SmallInteger),
-            "recorded_at": literal(self.recorded_at, BigInteger),
-            "actor_id": literal(self._actor.id, Text),
-            "actor_type": literal(self._actor.type.value, Text),
-            "carries": literal(0, SmallInteger),
-            "payload": literal("{}", Text),
-            **plan(columns),
-        }
-
-
-def _typed(value: Any, column: Column[Any]) -> Any:
-    return value if isinstance(value, ColumnElement) else literal(value, column.type)
-
-
-def temporary(name: str, layer: Any) -> Table:
-    """A temporary table with the columns of a subquery."""
-    columns = []
-    for column in layer.c:
-        kind = {"object_id": Uuid, "head_hash": LargeBinary}.get(column.name)
-        assert kind or not isinstance(column.type, NullType), f"{column.name} has no type"
-        columns.append(Column(column.name, kind() if kind else column.type))
-    return Table(name, MetaData(), *columns, prefixes=["TEMPORARY"])
 
 
 def json_of(**members: Any) -> ColumnElement[str]:
-    """A JSON object as text over SQL expressions: members are JSON texts already, None and null become null."""
+    """A JSON object as text over SQL expressions: members are JSON texts already, null becomes null."""
     pieces: list[Any] = ["{"]
     for place, (name, value) in enumerate(members.items()):
         pieces += [f'{"," if place else ""}"{name}":', func.coalesce(value, "null", type_=Text)]

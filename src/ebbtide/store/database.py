@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
@@ -91,6 +91,15 @@ class Database(ABC):
     name: ClassVar[str]
     schema: ClassVar[str]
     """The schema that the tables are in."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, Any] = {}
+
+    def once(self, name: str, build: Callable[[], Any]) -> Any:
+        """Something built once for this database, usually statements, whose building costs more than their running."""
+        if name not in self._built:
+            self._built[name] = build()
+        return self._built[name]
 
     @abstractmethod
     def engine(self) -> Engine:

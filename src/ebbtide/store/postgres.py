@@ -52,6 +52,7 @@ class PostgreSQL(Database):
     schema = "public"
 
     def __init__(self, url: URL, *, wait: float) -> None:
+        super().__init__()
         self._where = f"{url.host or 'local socket'}/{url.database}"
         self._engine = create_engine(
             url, pool_pre_ping=True, connect_args={"connect_timeout": max(2, round(wait)), "application_name": "ebbtide"}
