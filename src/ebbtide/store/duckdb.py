@@ -42,6 +42,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.dialects.postgresql import insert as insert_or_update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
@@ -143,6 +144,11 @@ class DuckDB(Database):
             return
         keys = [column.name for column in table.primary_key]
         rest = [column.name for column in table.columns if column.name not in keys]
+        if len(rows) <= FEW:
+            statement = insert_or_update(table)
+            overwritten = {name: statement.excluded[name] for name in rest}
+            connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=overwritten), list(rows))
+            return
         overwrite = ", ".join(f'"{name}" = excluded."{name}"' for name in rest)
         self._from_arrow(connection, table, rows, f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {overwrite}")
 

@@ -1,0 +1,32 @@
+# Everything sets itself up on a machine that has only Python 3.11 or newer, make and a package index.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DEMO := build/demo.duckdb
+
+.PHONY: run test check bench clean
+
+run: $(READY)
+	@rm -f $(DEMO) $(DEMO).wal; mkdir -p build
+	@$(BIN)/python examples/demo.py $(DEMO)
+
+test: $(READY)
+	$(BIN)/pytest -q -n 2 --dist worksteal tests
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/pytest -q --benchmark-enable --benchmark-only benchmarks
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@

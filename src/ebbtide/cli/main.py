@@ -1,0 +1,347 @@
+"""`ebb`: every command, its options and its help. Nothing is decided here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Annotated, Any, BinaryIO
+
+import typer
+from typer.exceptions import TyperException
+
+from ebbtide import __version__
+from ebbtide.cli import act, output, policy, runs
+from ebbtide.cli.options import (
+    AsOf,
+    KnownAt,
+    Namespace,
+    Object,
+    OneNamespace,
+    Output,
+    Url,
+    help_without_command,
+    namespace_of,
+    opened,
+)
+from ebbtide.cli.output import Format
+from ebbtide.cli.settings import read
+from ebbtide.memory.ingest import Ingested
+from ebbtide.model.errors import BadInput, EbbtideError
+from ebbtide.organise.daemon import daemon as run_daemon
+
+app = typer.Typer(
+    help="Ebbtide: memory that fades by rules you can read, audit and replay.\n\nStart with `ebb init`, then `ebb ingest FILE`.",
+    invoke_without_command=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"ebb {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    context: typer.Context,
+    debug: Debug = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="The version")] = False,
+) -> None:
+    del debug, version
+    help_without_command(context)
+
+
+# The store
+
+
+@app.command()
+def init(url: Url = None, format: Output = Format.TABLE) -> None:
+    """Create the store, or bring it up to date.
+
+    Example: ebb init --url duckdb:///memory.duckdb
+    """
+    _migrate(url, format)
+
+
+@app.command()
+def migrate(url: Url = None, format: Output = Format.TABLE) -> None:
+    """Bring the store up to date with this version; twice changes nothing.
+
+    Example: ebb migrate --url postgresql://ebb@db/memory
+    """
+    _migrate(url, format)
+
+
+def _migrate(url: str | None, format: Format) -> None:
+    with opened(url) as ebb:
+        before, after = ebb.init()
+        if format == Format.JSON:
+            output.document({"url": _without_password(ebb), "before": before, "after": after})
+        elif before == after:
+            sys.stdout.write(f"{_without_password(ebb)} is at migration {after} already\n")
+        else:
+            sys.stdout.write(f"{_without_password(ebb)} is at migration {after}\n")
+
+
+def _without_password(ebb: Any) -> str:
+    return str(ebb.store.db.engine().url.render_as_string(hide_password=True))
+
+
+@app.command()
+def doctor(url: Url = None, format: Output = Format.TABLE) -> None:
+    """Say what is wrong with the store or its set-up; exit code 1 if anything is.
+
+    Example: ebb doctor
+    """
+    with opened(url) as ebb:
+        problems = ebb.problems()
+        if format == Format.JSON:
+            output.document({"ok": not problems, "problems": problems})
+        else:
+            sys.stdout.write("".join(f"- {problem}\n" for problem in problems) or "All is well.\n")
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command()
+def ingest(
+    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="JSON Lines; - is standard input")],
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="Leave out what cannot be taken, and say so")] = False,
+    walk: Annotated[bool, typer.Option("--walk", help="Live through the history: run what is due between lines")] = False,
+    url: Url = None,
+    format: Output = Format.TABLE,
+) -> None:
+    """Take in events, memories and what was asked of them; all of a file or nothing.
+
+    Example: ebb ingest --walk examples/maya.jsonl
+    """
+    total = Ingested()
+    with opened(url) as ebb:
+        for file in files:
+            with ExitStack() as stack, output.progress(f"ingest {file}") as report:
+                source = _source(file, stack)
+                done = ebb.ingest(source, file, keep_going=keep_going, walk=walk, progress=report)
+            total.appended += done.appended
+            total.unchanged += done.unchanged
+            total.refused += done.refused
+    for error in total.refused:
+        _say(error)
+    if format == Format.JSON:
+        output.document({"appended": total.appended, "unchanged": total.unchanged, "refused": len(total.refused)})
+    else:
+        sys.stdout.write(
+            f"{total.appended} entries appended, {total.unchanged} lines unchanged, {len(total.refused)} refused\n"
+        )
+    if total.refused:
+        raise typer.Exit(1)
+
+
+def _source(file: str, stack: ExitStack) -> BinaryIO:
+    if file == "-":
+        return sys.stdin.buffer
+    try:
+        return stack.enter_context(open(file, "rb"))  # noqa: SIM115, PTH123 - the stack closes it
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", file=file) from error
+
+
+# Time
+
+
+@app.command()
+def organise(
+    task: Annotated[list[str] | None, typer.Option(help="Only this task; may be repeated", show_default=False)] = None,
+    namespace: OneNamespace = None,
+    as_of: AsOf = None,
+    from_: Annotated[str | None, typer.Option("--from", help="Walk every slot from here …", show_default=False)] = None,
+    to: Annotated[str | None, typer.Option("--to", help="… to here [default: now]", show_default=False)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing")] = False,
+    url: Url = None,
+    format: Output = Format.TABLE,
+) -> None:
+    """Run what is due, once; or walk the schedule through a span of time.
+
+    Example: ebb organise --from 2026-01-01T00:00:00Z --to 2026-03-01T00:00:00Z
+    """
+    with opened(url) as ebb, output.progress("organise") as report:
+        if from_ is None and to is None:
+            found = ebb.organise(tasks=task, namespace=namespace, as_of=as_of, dry_run=dry_run)
+        elif dry_run or as_of:
+            raise BadInput("--from and --to walk and write: leave out --dry-run and --as-of", field="from")
+        elif from_ is None:
+            raise BadInput("--to needs --from", field="from")
+        else:
+            found = ebb.walk(from_, to, tasks=task, namespace=namespace, progress=report)
+    if format == Format.JSON:
+        output.document({"runs": [output.run_document(run) for run in found]})
+    elif not found:
+        sys.stdout.write("Nothing is due.\n")
+    else:
+        busy = [run for run in found if run.status != "nothing_due"]
+        output.runs(busy or found, "Would be done" if dry_run else "Done")
+        if busy and len(busy) < len(found):
+            sys.stdout.write(f"({len(found) - len(busy)} more runs found nothing due)\n")
+
+
+@app.command()
+def daemon(
+    every: Annotated[float | None, typer.Option(help="Seconds between wake-ups [default: 60]", show_default=False)] = None,
+    namespace: OneNamespace = None,
+    url: Url = None,
+) -> None:
+    """Run the schedule until stopped; SIGTERM finishes the chunk in hand.
+
+    Example: ebb daemon --every 60
+    """
+    settings = read()
+    with opened(url) as ebb:
+        run_daemon(
+            lambda stopping: ebb.organise(namespace=namespace, stopping=stopping),
+            every=settings.every if every is None else every,
+        )
+
+
+@app.command()
+def status(namespace: OneNamespace = None, url: Url = None, format: Output = Format.TABLE) -> None:
+    """Memories by state and profile, and each task's last and next run.
+
+    Example: ebb status --format json
+    """
+    with opened(url) as ebb:
+        found = ebb.status(namespace=namespace)
+    if format == Format.JSON:
+        output.document(found)
+        return
+    numbers = ("objects", "warned", "pinned")
+    output.table(
+        "Memories",
+        ("namespace", "state", "profile", *numbers),
+        ((c.namespace_id, c.lifecycle_state, c.decay_profile, c.objects, c.warned, c.pinned) for c in found.counts),
+        numbers=numbers,
+    )
+    output.table(
+        "Schedule (UTC)",
+        ("namespace", "task", "policy", "last slot", "status", "next slot"),
+        ((t.namespace_id, t.task, t.policy, t.last_run, t.last_status, t.next_run) for t in found.tasks),
+    )
+
+
+# Reading
+
+
+@app.command("list")
+def list_(
+    all_: Annotated[bool, typer.Option("--all", help="Also what is not eligible for retrieval, and why")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many, after the filter", show_default=False)] = None,
+    namespace: Namespace = None,
+    as_of: AsOf = None,
+    known_at: KnownAt = None,
+    url: Url = None,
+    format: Output = Format.TABLE,
+) -> None:
+    """Current memory, most salient first: what is eligible for retrieval, or all of it.
+
+    Example: ebb list --all --as-of 2026-01-01T00:00:00Z
+    """
+    name = namespace_of(namespace)
+    with opened(url) as ebb:
+        found = ebb.memories(namespace=name, as_of=as_of, known_at=known_at, everything=all_, limit=limit)
+    if format == Format.JSON:
+        output.document({"memories": found})
+    else:
+        output.memories(found, f"{len(found)} {'memories' if all_ else 'eligible memories'} in {name}")
+
+
+@app.command()
+def show(
+    obj: Object,
+    namespace: Namespace = None,
+    as_of: AsOf = None,
+    known_at: KnownAt = None,
+    url: Url = None,
+    format: Output = Format.TABLE,
+) -> None:
+    """One memory with all that is known of it.
+
+    Example: ebb show home-1 --namespace maya
+    """
+    with opened(url) as ebb:
+        found = ebb.memory(obj, namespace=namespace_of(namespace), as_of=as_of, known_at=known_at)
+    if format == Format.JSON:
+        output.document(found)
+        return
+    fields = found.model_dump()
+    output.table(str(found.value), ("field", "value"), ((k, v) for k, v in fields.items() if v not in (None, [])))
+
+
+@app.command()
+def history(
+    obj: Object, namespace: Namespace = None, known_at: KnownAt = None, url: Url = None, format: Output = Format.TABLE
+) -> None:
+    """The entries of one memory, oldest first.
+
+    Example: ebb history home-1 --namespace maya --format json
+    """
+    with opened(url) as ebb:
+        found = ebb.history(obj, namespace=namespace_of(namespace), known_at=known_at)
+    if format == Format.JSON:
+        output.document({"entries": found})
+        return
+    output.table(
+        f"{len(found)} entries",
+        ("seq", "effective at", "op", "actor", "state", "salience", "conf.", "policy", "what"),
+        (
+            (e.seq, e.effective_at, e.op_type, e.actor_id, e.lifecycle_state, e.salience, e.confidence, e.policy, _gist(e.payload))
+            for e in found
+        ),
+        numbers=("seq", "salience", "conf."),
+    )
+
+
+def _gist(payload: Any) -> str:
+    words = ("signal_type", "reason", "thresholds_triggered", "new_object_id", "late")
+    return " ".join(str(payload[word] if word != "late" else "late") for word in words if word in payload)
+
+
+act.register(app)
+app.add_typer(policy.app, name="policy")
+app.add_typer(runs.app, name="runs")
+
+
+# Errors
+
+
+def _say(error: EbbtideError) -> None:
+    wants_json = "--format=json" in sys.argv or ("--format" in sys.argv and "json" in sys.argv)
+    line = json.dumps(error.document(), ensure_ascii=False) if wants_json else f"ebb: {error}"
+    sys.stderr.write(line.replace("\n", " ") + "\n")
+
+
+def run() -> None:
+    """Runs the command line and exits: 0 done, 1 a check found something, 2 bad input, 3 store, 4 refused."""
+    sys.exit(_run(app))
+
+
+def _run(command: Callable[..., Any]) -> int:
+    try:
+        result = command(standalone_mode=False)
+    except EbbtideError as error:
+        if "--debug" in sys.argv:
+            raise
+        _say(error)
+        return error.exit_code
+    except TyperException as error:
+        _say(BadInput(str(getattr(error, "format_message", error.__str__)())))
+        return 2
+    except typer.Exit as stop:
+        return stop.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,145 @@
+"""What commands print: tables that fit a terminal, or one JSON document; results on standard output, the rest not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ebbtide.api import Progress as Report
+from ebbtide.memory.read import Memory
+from ebbtide.model.instant import to_datetime
+from ebbtide.organise.run import Run
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+def console() -> Console:
+    """The terminal, or a plain text of a fixed width where output goes elsewhere."""
+    return Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else 120)
+
+
+def document(value: Any) -> None:
+    """Prints one JSON document: stable keys, ISO 8601 UTC."""
+    sys.stdout.write(json.dumps(value, default=_plain, ensure_ascii=False, indent=2) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, UUID):
+        return str(value)
+    raise TypeError(f"{type(value)} has no JSON form")
+
+
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    numbers: Sequence[str] = (),
+    one_line: bool = False,
+) -> None:
+    """Prints a table; the columns named in `numbers` are aligned to the right. `one_line` cuts cells, not wraps them."""
+    shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    for name in columns:
+        right = name in numbers
+        shown.add_column(name, justify="right" if right else "left", no_wrap=right or one_line, overflow="ellipsis")
+    for row in rows:
+        shown.add_row(*(_cell(value) for value in row))
+    console().print(shown)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M}"
+    return str(value).replace("[", "\\[")
+
+
+def bar(score: float, width: int = 10) -> str:
+    """A score as a bar."""
+    filled = round(score * width)
+    return "█" * filled + "·" * (width - filled)
+
+
+def memories(found: Sequence[Memory], title: str) -> None:
+    """A table of memories."""
+    table(
+        title,
+        ("ref", "value", "state", "salience", "", "conf.", "profile", "next"),
+        (
+            (
+                memory.ref or str(memory.id)[:8],
+                memory.value,
+                state_of(memory),
+                memory.salience,
+                bar(memory.salience),
+                memory.confidence,
+                memory.decay_profile,
+                f"{memory.due_rule} {memory.due_at:%Y-%m-%d}" if memory.due_at else None,
+            )
+            for memory in found
+        ),
+        numbers=("salience", "conf."),
+        one_line=True,
+    )
+
+
+def state_of(memory: Memory) -> str:
+    """The lifecycle state with its marks, and why a memory is withheld."""
+    marks = [word for word, on in (("pinned", memory.pinned), ("held", memory.held), ("warned", memory.warned)) if on]
+    reason = [memory.withheld] if memory.withheld and memory.withheld != memory.lifecycle_state.lower() else []
+    return " ".join([memory.lifecycle_state, *(marks if memory.lifecycle_state == "ACTIVE" else []), *reason])
+
+
+def runs(found: Sequence[Run], title: str) -> None:
+    """A table of runs."""
+    numbers = ("examined", "decayed", "warned", "archived", "deprecated")
+    table(
+        title,
+        ("namespace", "task", "as of", "status", *numbers),
+        (
+            (run.namespace_id, run.task, to_datetime(run.as_of), run.status, *(getattr(run, n) for n in numbers))
+            for run in found
+        ),
+        numbers=numbers,
+    )
+
+
+def run_document(run: Run) -> dict[str, Any]:
+    """A run with its instants as ISO 8601."""
+    return {**dataclasses.asdict(run), "as_of": to_datetime(run.as_of)}
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Report]:
+    """A progress bar on a terminal, nothing otherwise."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)

@@ -1,0 +1,74 @@
+"""The daemon: wakes up, runs what is due, sleeps. The alarm clock decides nothing; the run ledger does.
+
+SIGTERM and SIGINT finish the chunk in hand. On DuckDB the file is open during a pass only.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import FrameType
+
+import structlog
+from apscheduler.schedulers.blocking import BlockingScheduler
+from apscheduler.triggers.interval import IntervalTrigger
+
+from ebbtide.model.errors import StoreUnavailable
+from ebbtide.organise.run import Run
+
+log = structlog.get_logger()
+
+
+def daemon(organise: Callable[[Callable[[], bool]], list[Run]], *, every: float) -> None:
+    """Calls `organise` at once and then every so many seconds, until told to stop.
+
+    `organise` is given the question whether to stop, to be asked between chunks. A busy store is waited for until the
+    next wake-up; any other error ends the daemon.
+    """
+    scheduler = BlockingScheduler(timezone="UTC")
+    stop = threading.Event()
+    failed: list[BaseException] = []
+
+    def wake() -> None:
+        try:
+            for run in organise(stop.is_set):
+                log.info(
+                    "run",
+                    task=run.task,
+                    namespace=run.namespace_id,
+                    as_of=run.as_of,
+                    status=run.status,
+                    entries=run.entries,
+                    run_id=str(run.run_id),
+                )
+        except StoreUnavailable as error:
+            log.warning("store unavailable, trying again at the next wake-up", error=str(error))
+        except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
+            failed.append(error)
+            end()
+
+    def end(_signal: int = 0, _frame: FrameType | None = None) -> None:
+        stop.set()
+        # Not from within the job, whose end the scheduler waits for.
+        threading.Thread(target=scheduler.shutdown, daemon=True).start()
+
+    previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        scheduler.add_job(
+            wake,
+            IntervalTrigger(seconds=every),
+            next_run_time=datetime.now(UTC),
+            coalesce=True,
+            max_instances=1,
+            misfire_grace_time=None,
+        )
+        log.info("started", every=every)
+        scheduler.start()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if failed:
+        raise failed[0]
+    log.info("stopped")
