@@ -109,7 +109,16 @@ def upgrade() -> None:
         raw("hash"),
         key=("seq",),
     )
-    table("batches", big("batch"), big("first_seq"), big("entries"), raw("root"), raw("prev_hash"), raw("hash"), key=("batch",))
+    table(
+        "batches",
+        big("batch"),
+        big("first_seq"),
+        big("entries"),
+        raw("root"),
+        raw("prev_hash"),
+        raw("hash"),
+        key=("batch",),
+    )
     table("contents", big("seq"), raw("nonce"), text("content"), raw("digest", nullable=True), key=("seq",))
     table(
         "refusals",

@@ -154,17 +154,43 @@ class Ebbtide:
         **fields: Any,
     ) -> Memory:
         """Stores a new memory. Further fields are those of ASSERT: ref, subject, evidence, salience, confidence …"""
-        given = {"value": value, "object_type": object_type, "epistemic_type": epistemic_type, "source_type": source_type}
+        given = {
+            "value": value,
+            "object_type": object_type,
+            "epistemic_type": epistemic_type,
+            "source_type": source_type,
+        }
         return self._ask_one("ASSERT", namespace, actor, actor_type, at, given | fields)
 
-    def event(self, content: Any, *, namespace: str = DEFAULT_NAMESPACE, actor: str | None = None, actor_type: str | None = None, at: When = None, **fields: Any) -> UUID:
+    def event(
+        self,
+        content: Any,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        actor: str | None = None,
+        actor_type: str | None = None,
+        at: When = None,
+        **fields: Any,
+    ) -> UUID:
         """Records something that happened; the event's id, for use as evidence."""
         request = self._request("EVENT", namespace, actor, actor_type, at, {"content": content} | fields)
         return self.ask(request)[0].target
 
-    def supersede(self, obj: UUID | str, value: Any, *, namespace: str = DEFAULT_NAMESPACE, actor: str | None = None, actor_type: str | None = None, at: When = None, **fields: Any) -> Memory:
+    def supersede(
+        self,
+        obj: UUID | str,
+        value: Any,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        actor: str | None = None,
+        actor_type: str | None = None,
+        at: When = None,
+        **fields: Any,
+    ) -> Memory:
         """Closes a memory and opens the one that takes its place; what is not given stays as it was. The new one."""
-        return self._ask_one("SUPERSEDE", namespace, actor, actor_type, at, {"object": str(obj), "value": value} | fields)
+        return self._ask_one(
+            "SUPERSEDE", namespace, actor, actor_type, at, {"object": str(obj), "value": value} | fields
+        )
 
     def access(self, obj: UUID | str, **options: Any) -> Memory:
         """Records that a memory was shown, which confirms nothing."""
@@ -190,16 +216,42 @@ class Ebbtide:
         """Brings an archived memory back."""
         return self._about("RESTORE", obj, **options)
 
-    def _about(self, op: str, obj: UUID | str, *, namespace: str = DEFAULT_NAMESPACE, actor: str | None = None, actor_type: str | None = None, at: When = None, **fields: Any) -> Memory:
+    def _about(
+        self,
+        op: str,
+        obj: UUID | str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        actor: str | None = None,
+        actor_type: str | None = None,
+        at: When = None,
+        **fields: Any,
+    ) -> Memory:
         return self._ask_one(op, namespace, actor, actor_type, at, {"object": str(obj)} | fields)
 
-    def _ask_one(self, op: str, namespace: str, actor: str | None, actor_type: str | None, at: When, fields: dict[str, Any]) -> Memory:
+    def _ask_one(
+        self,
+        op: str,
+        namespace: str,
+        actor: str | None,
+        actor_type: str | None,
+        at: When,
+        fields: dict[str, Any],
+    ) -> Memory:
         taken = self.ask(self._request(op, namespace, actor, actor_type, at, fields))[0]
         return self.memory(taken.target, namespace=namespace)
 
     @staticmethod
-    def _request(op: str, namespace: str, actor: str | None, actor_type: str | None, at: When, fields: dict[str, Any]) -> AnyRequest:
-        common = {"op": op, "namespace": namespace, "actor_id": actor, "actor_type": actor_type, "effective_at": at}
+    def _request(
+        op: str, namespace: str, actor: str | None, actor_type: str | None, at: When, fields: dict[str, Any]
+    ) -> AnyRequest:
+        common = {
+            "op": op,
+            "namespace": namespace,
+            "actor_id": actor,
+            "actor_type": actor_type,
+            "effective_at": at,
+        }
         return request_from({**fields, **{key: value for key, value in common.items() if value is not None}})
 
     def ingest(
@@ -252,7 +304,11 @@ class Ebbtide:
             yield group
 
     def _take_group(
-        self, connection: Connection, group: Sequence[Placed], refuse: Callable[[EbbtideError], None], done: Ingested
+        self,
+        connection: Connection,
+        group: Sequence[Placed],
+        refuse: Callable[[EbbtideError], None],
+        done: Ingested,
     ) -> None:
         if not group:
             return
@@ -310,7 +366,12 @@ class Ebbtide:
             return Shelf(connection).put(STORE_WIDE, policy, self._clock())
 
     def assign_policy(
-        self, name: str, *, namespace: str = DEFAULT_NAMESPACE, actor: str = "caller", actor_type: str = "SYSTEM_PROCESS"
+        self,
+        name: str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        actor: str = "caller",
+        actor_type: str = "SYSTEM_PROCESS",
     ) -> int:
         """Assigns a version to a namespace and to each of its objects that can still change, from now on.
 
@@ -369,9 +430,7 @@ class Ebbtide:
             return found
 
     @contextmanager
-    def _organiser(
-        self, dry_run: bool = False, stopping: Callable[[], bool] = lambda: False
-    ) -> Iterator[Organiser]:
+    def _organiser(self, dry_run: bool = False, stopping: Callable[[], bool] = lambda: False) -> Iterator[Organiser]:
         with self.store.session() as connection:
             if not dry_run:
                 yield self._organiser_on(connection, stopping)
@@ -398,7 +457,12 @@ class Ebbtide:
         return self._read(namespace, as_of, known_at, everything=everything, limit=limit)
 
     def memory(
-        self, obj: UUID | str, *, namespace: str = DEFAULT_NAMESPACE, as_of: When = None, known_at: When = None
+        self,
+        obj: UUID | str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        as_of: When = None,
+        known_at: When = None,
     ) -> Memory:
         """One memory, by id or ref."""
         found = self._read(namespace, as_of, known_at, only=id_of(namespace, str(obj)))
@@ -418,9 +482,7 @@ class Ebbtide:
                 **options,
             )
 
-    def history(
-        self, obj: UUID | str, *, namespace: str = DEFAULT_NAMESPACE, known_at: When = None
-    ) -> list[LogEntry]:
+    def history(self, obj: UUID | str, *, namespace: str = DEFAULT_NAMESPACE, known_at: When = None) -> list[LogEntry]:
         """The entries of one memory, oldest first."""
         with self.store.begin() as connection:
             found = read.history(connection, namespace, id_of(namespace, str(obj)), _micros(known_at, "known-at"))

@@ -47,7 +47,11 @@ def problems(db: Database, connection: Connection, now: int) -> Iterator[str]:
             "this machine's clock has not reached: check the clocks"
         )
     overdue = connection.execute(
-        select(memory_state.c.namespace_id, func.count().label("objects"), func.min(memory_state.c.due_at).label("since"))
+        select(
+            memory_state.c.namespace_id,
+            func.count().label("objects"),
+            func.min(memory_state.c.due_at).label("since"),
+        )
         .where(
             and_(memory_state.c.due_at < now - 2 * instant.DAY, memory_state.c.due_rule != Rule.TTL.value),
             memory_state.c.lifecycle_state == LifecycleState.ACTIVE.value,
@@ -62,7 +66,10 @@ def problems(db: Database, connection: Connection, now: int) -> Iterator[str]:
         )
     stuck = connection.execute(
         select(organiser_runs)
-        .where(organiser_runs.c.status == RunStatus.RUNNING.value, organiser_runs.c.started_at < now - instant.HOUR)
+        .where(
+            organiser_runs.c.status == RunStatus.RUNNING.value,
+            organiser_runs.c.started_at < now - instant.HOUR,
+        )
         .order_by(organiser_runs.c.namespace_id, organiser_runs.c.task)
     )
     for row in stuck:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from pydantic import BaseModel
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Table, func, select
 
 from ebbtide.model import instant
 from ebbtide.model.words import Task
@@ -93,5 +93,5 @@ def status(connection: Connection, namespace: str | None, now: int) -> Status:
     )
 
 
-def _of(table: object, namespace: str | None) -> list[object]:
-    return [] if namespace is None else [table.c.namespace_id == namespace]  # type: ignore[attr-defined]
+def _of(table: Table, namespace: str | None) -> list[ColumnElement[bool]]:
+    return [] if namespace is None else [table.c.namespace_id == namespace]

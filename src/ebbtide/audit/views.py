@@ -41,7 +41,9 @@ def _views(db: Database) -> Mapping[str, Select[Any]]:
     eligible = memories.subquery()
     return {
         "memories": memories,
-        "eligible_memories": select(*(c for c in eligible.c if c.name not in ("eligible", "withheld"))).where(eligible.c.eligible),
+        "eligible_memories": select(*(c for c in eligible.c if c.name not in ("eligible", "withheld"))).where(
+            eligible.c.eligible
+        ),
         "events": _events(db),
         "operations": _operations(db),
         "decay_applied": _decay_applied(db),
@@ -85,7 +87,17 @@ def _memories(db: Database) -> Select[Any]:
         found.decay_profile,
         _policy(found),
         found.warned,
-        *_times(db, found, "created_at", "modified_at", "accessed_at", "reinforced_at", "restored_at", "decayed_at", "due_at"),
+        *_times(
+            db,
+            found,
+            "created_at",
+            "modified_at",
+            "accessed_at",
+            "reinforced_at",
+            "restored_at",
+            "decayed_at",
+            "due_at",
+        ),
         found.due_rule,
         *_times(db, found, "expires_at"),
         found.access_count,

@@ -113,8 +113,12 @@ def doctor(url: Url = None, format: Output = Format.TABLE) -> None:
 @app.command()
 def ingest(
     files: Annotated[list[str], typer.Argument(metavar="FILE…", help="JSON Lines; - is standard input")],
-    keep_going: Annotated[bool, typer.Option("--keep-going", help="Leave out what cannot be taken, and say so")] = False,
-    walk: Annotated[bool, typer.Option("--walk", help="Live through the history: run what is due between lines")] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Leave out what cannot be taken, and say so")
+    ] = False,
+    walk: Annotated[
+        bool, typer.Option("--walk", help="Live through the history: run what is due between lines")
+    ] = False,
     url: Url = None,
     format: Output = Format.TABLE,
 ) -> None:
@@ -147,7 +151,7 @@ def _source(file: str, stack: ExitStack) -> BinaryIO:
     if file == "-":
         return sys.stdin.buffer
     try:
-        return stack.enter_context(open(file, "rb"))  # noqa: SIM115, PTH123 - the stack closes it
+        return stack.enter_context(open(file, "rb"))
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", file=file) from error
 
@@ -192,7 +196,9 @@ def organise(
 
 @app.command()
 def daemon(
-    every: Annotated[float | None, typer.Option(help="Seconds between wake-ups [default: 60]", show_default=False)] = None,
+    every: Annotated[
+        float | None, typer.Option(help="Seconds between wake-ups [default: 60]", show_default=False)
+    ] = None,
     namespace: OneNamespace = None,
     url: Url = None,
 ) -> None:
@@ -239,7 +245,9 @@ def status(namespace: OneNamespace = None, url: Url = None, format: Output = For
 @app.command("list")
 def list_(
     all_: Annotated[bool, typer.Option("--all", help="Also what is not eligible for retrieval, and why")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many, after the filter", show_default=False)] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="At most so many, after the filter", show_default=False)
+    ] = None,
     namespace: Namespace = None,
     as_of: AsOf = None,
     known_at: KnownAt = None,
@@ -283,7 +291,11 @@ def show(
 
 @app.command()
 def history(
-    obj: Object, namespace: Namespace = None, known_at: KnownAt = None, url: Url = None, format: Output = Format.TABLE
+    obj: Object,
+    namespace: Namespace = None,
+    known_at: KnownAt = None,
+    url: Url = None,
+    format: Output = Format.TABLE,
 ) -> None:
     """The entries of one memory, oldest first.
 
@@ -298,7 +310,17 @@ def history(
         f"{len(found)} entries",
         ("seq", "effective at", "op", "actor", "state", "salience", "conf.", "policy", "what"),
         (
-            (e.seq, e.effective_at, e.op_type, e.actor_id, e.lifecycle_state, e.salience, e.confidence, e.policy, _gist(e.payload))
+            (
+                e.seq,
+                e.effective_at,
+                e.op_type,
+                e.actor_id,
+                e.lifecycle_state,
+                e.salience,
+                e.confidence,
+                e.policy,
+                _gist(e.payload),
+            )
             for e in found
         ),
         numbers=("seq", "salience", "conf."),

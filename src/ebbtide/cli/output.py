@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -56,15 +57,22 @@ def table(
     rows: Iterable[Sequence[Any]],
     *,
     numbers: Sequence[str] = (),
-    one_line: bool = False,
+    cut: str | None = None,
 ) -> None:
-    """Prints a table; the columns named in `numbers` are aligned to the right. `one_line` cuts cells, not wraps them."""
+    """Prints a table; the columns named in `numbers` are aligned to the right.
+
+    `cut` names a column whose cells are cut where the others leave too little room, so that each row is one line.
+    """
+    cells = [[_cell(value) for value in row] for row in rows]
     shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
-    for name in columns:
-        right = name in numbers
-        shown.add_column(name, justify="right" if right else "left", no_wrap=right or one_line, overflow="ellipsis")
-    for row in rows:
-        shown.add_row(*(_cell(value) for value in row))
+    widths = [max([cell_len(name), *(cell_len(row[place]) for row in cells)]) for place, name in enumerate(columns)]
+    room = console().width - sum(w + 2 for name, w in zip(columns, widths, strict=True) if name != cut)
+    for name, width in zip(columns, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if name in numbers else "left"
+        fixed = None if cut is None else max(12, min(width, room)) if name == cut else width
+        shown.add_column(name, justify=justify, no_wrap=fixed is not None, overflow="ellipsis", width=fixed)
+    for row in cells:
+        shown.add_row(*row)
     console().print(shown)
 
 
@@ -103,7 +111,7 @@ def memories(found: Sequence[Memory], title: str) -> None:
             for memory in found
         ),
         numbers=("salience", "conf."),
-        one_line=True,
+        cut="value",
     )
 
 
@@ -121,7 +129,13 @@ def runs(found: Sequence[Run], title: str) -> None:
         title,
         ("namespace", "task", "as of", "status", *numbers),
         (
-            (run.namespace_id, run.task, to_datetime(run.as_of), run.status, *(getattr(run, n) for n in numbers))
+            (
+                run.namespace_id,
+                run.task,
+                to_datetime(run.as_of),
+                run.status,
+                *(getattr(run, n) for n in numbers),
+            )
             for run in found
         ),
         numbers=numbers,

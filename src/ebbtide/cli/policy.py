@@ -10,7 +10,16 @@ from typing import Annotated
 import typer
 
 from ebbtide.cli import output
-from ebbtide.cli.options import Actor, ActorType, Namespace, Output, Url, help_without_command, namespace_of, opened
+from ebbtide.cli.options import (
+    Actor,
+    ActorType,
+    Namespace,
+    Output,
+    Url,
+    help_without_command,
+    namespace_of,
+    opened,
+)
 from ebbtide.cli.output import Format
 from ebbtide.cli.settings import read
 from ebbtide.decay.segment import age_when_faded, parameters
@@ -18,7 +27,12 @@ from ebbtide.model.words import DecayProfile
 from ebbtide.policy.document import Policy
 from ebbtide.policy.files import load
 
-app = typer.Typer(help="Decay policies: named, versioned, immutable.", invoke_without_command=True, callback=help_without_command, rich_markup_mode=None)
+app = typer.Typer(
+    help="Decay policies: named, versioned, immutable.",
+    invoke_without_command=True,
+    callback=help_without_command,
+    rich_markup_mode=None,
+)
 
 Name = Annotated[str, typer.Argument(metavar="POLICY", help="id@version, for example default@1.0.0")]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A policy file, TOML or JSON")]
@@ -59,7 +73,11 @@ def show(name: Name, url: Url = None, format: Output = Format.TABLE) -> None:
         numbers=("λ per day", "half-life", "floor"),
     )
     tiers = found.params.tier_thresholds.model_dump()
-    rest = {"mu_multiplier": found.params.mu_multiplier, "rho": found.params.rho, "on_reinforce": found.params.on_reinforce}
+    rest = {
+        "mu_multiplier": found.params.mu_multiplier,
+        "rho": found.params.rho,
+        "on_reinforce": found.params.on_reinforce,
+    }
     output.table("Thresholds and the rest", ("parameter", "value"), (tiers | rest).items())
 
 
@@ -100,7 +118,11 @@ def register(file: File, url: Url = None, format: Output = Format.TABLE) -> None
 
 @app.command()
 def assign(
-    name: Name, namespace: Namespace = None, actor: Actor = None, actor_type: ActorType = None, url: Url = None,
+    name: Name,
+    namespace: Namespace = None,
+    actor: Actor = None,
+    actor_type: ActorType = None,
+    url: Url = None,
     format: Output = Format.TABLE,
 ) -> None:
     """Assign a version to a namespace and its memories, from now on.

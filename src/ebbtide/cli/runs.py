@@ -10,7 +10,12 @@ from ebbtide.cli import output
 from ebbtide.cli.options import OneNamespace, Output, Url, help_without_command, opened
 from ebbtide.cli.output import Format
 
-app = typer.Typer(help="The run ledger: every slot, once.", invoke_without_command=True, callback=help_without_command, rich_markup_mode=None)
+app = typer.Typer(
+    help="The run ledger: every slot, once.",
+    invoke_without_command=True,
+    callback=help_without_command,
+    rich_markup_mode=None,
+)
 
 
 @app.command("list")
@@ -34,7 +39,9 @@ def list_(
 
 @app.command()
 def show(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id")], url: Url = None, format: Output = Format.TABLE
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id")],
+    url: Url = None,
+    format: Output = Format.TABLE,
 ) -> None:
     """One run.
 

@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from ebbtide.memory.requests import DEFAULT_ACTOR, DEFAULT_NAMESPACE
 from ebbtide.model.errors import BadInput

@@ -16,7 +16,16 @@ from ebbtide.decay.rules import FAR, STANDSTILL, Future, earliest, future
 from ebbtide.decay.segment import Scores, Terms, evaluate
 from ebbtide.model.instant import DAY
 from ebbtide.model.state import MemoryState
-from ebbtide.model.words import Clock, DecayProfile, EpistemicType, LifecycleState, ObjectType, OnReinforce, PenaltySignal, Rule
+from ebbtide.model.words import (
+    Clock,
+    DecayProfile,
+    EpistemicType,
+    LifecycleState,
+    ObjectType,
+    OnReinforce,
+    PenaltySignal,
+    Rule,
+)
 from ebbtide.policy.document import RetentionRule
 
 

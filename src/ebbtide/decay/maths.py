@@ -7,7 +7,7 @@ reaches the same libm in the database. Not NumPy: its exp differs in the last bi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ebbtide.model.instant import DAY, first_whole_second
@@ -49,8 +49,8 @@ class Scalar:
     exp = staticmethod(math.exp)
     ln = staticmethod(math.log)
     real = staticmethod(float)
-    least = staticmethod(min)
-    greatest = staticmethod(max)
+    least: Callable[..., Any] = staticmethod(min)
+    greatest: Callable[..., Any] = staticmethod(max)
 
     @staticmethod
     def floor(x: float) -> float:

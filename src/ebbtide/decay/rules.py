@@ -170,7 +170,5 @@ def earliest(
     warning_at: int | None, exit_at: int | None, rule: Rule | None, expires_at: int | None, warned: bool
 ) -> Future:
     """What comes next, of the instants that are known."""
-    due_at, due_rule = next_due(
-        SCALAR, warning_at=warning_at, exit_at=exit_at, exit_rule=rule, expires_at=expires_at
-    )
+    due_at, due_rule = next_due(SCALAR, warning_at=warning_at, exit_at=exit_at, exit_rule=rule, expires_at=expires_at)
     return Future(due_at, None if due_rule is None else Rule(due_rule), exit_at, rule, expires_at, warned)

@@ -98,7 +98,7 @@ def fading(m: Maths, p: Any, stability: Any, uses: Any, age: Any) -> Any:
 
 def age_when_faded(p: Parameters, stability: float, uses: float, by: float) -> float:
     """The age in days at which −ln R reaches `by`: the inverse of `fading`, infinite where it never does."""
-    wanted = by * _divisor(SCALAR, p, uses)
+    wanted: float = by * _divisor(SCALAR, p, uses)
     if p.linear > 0:
         return wanted / p.linear
     if p.shape > 0:

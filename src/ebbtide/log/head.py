@@ -49,9 +49,7 @@ def lock(db: Database, connection: Connection, namespace: str) -> Head | None:
     return None if row is None else Head(**row._mapping)
 
 
-def lock_or_create(
-    db: Database, connection: Connection, namespace: str, entropy: Callable[[int], bytes]
-) -> Head:
+def lock_or_create(db: Database, connection: Connection, namespace: str, entropy: Callable[[int], bytes]) -> Head:
     """Locks a namespace's head, making it where there is none."""
     found = lock(db, connection, namespace)
     if found is not None:

@@ -57,7 +57,8 @@ def _profile(policy: Policy) -> Any:
     """The profile of an object under a policy, as `Policy.profile_for` has it."""
     objects = memory_objects.c
     unknown = and_(
-        objects.epistemic_type == EpistemicType.CONDITIONAL.value, objects.condition == Condition.UNKNOWN.value
+        objects.epistemic_type == EpistemicType.CONDITIONAL.value,
+        objects.condition == Condition.UNKNOWN.value,
     )
     return case(
         (objects.profile_override.isnot(None), objects.profile_override),
@@ -115,9 +116,7 @@ def _segments(policy: Policy, which: Any, at: int) -> Select[Any]:
                 BigInteger,
             ).label("expires_at"),
         )
-        .join_from(
-            memory_state, memory_objects, and_(s.namespace_id == o.namespace_id, s.object_id == o.object_id)
-        )
+        .join_from(memory_state, memory_objects, and_(s.namespace_id == o.namespace_id, s.object_id == o.object_id))
         .join(
             old,
             and_(
@@ -186,15 +185,21 @@ class Assignment:
         return changed
 
 
-def reassign(
-    db: Database, connection: Connection, chunk: Chunk, scope: Scope, policy: Policy, at: int
-) -> int:
+def reassign(db: Database, connection: Connection, chunk: Chunk, scope: Scope, policy: Policy, at: int) -> int:
     """Writes POLICY_ASSIGNED with a new segment to each object of a chunk; how many."""
     rows = _segments(policy, and_(IN_SCOPE, under_another(policy)), at)
     segments = temporary("pass_segments", rows.subquery())
     empty(connection, segments)
     connection.execute(insert(segments).from_select([c.name for c in segments.columns], rows), scope.parameters())
-    kept = ("segment_at", "segment_age", "decaying", "boost", "confidence_base", "confidence_from", "stability")
+    kept = (
+        "segment_at",
+        "segment_age",
+        "decaying",
+        "boost",
+        "confidence_base",
+        "confidence_from",
+        "stability",
+    )
     due = ("due_at", "due_rule", "exit_at", "exit_rule", "expires_at", "warned")
     statements = staged(
         db,

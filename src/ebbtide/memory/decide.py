@@ -21,6 +21,7 @@ from ebbtide.memory.requests import (
     Assert,
     Belief,
     Event,
+    Line,
     OfObject,
     Penalty,
     Pin,
@@ -29,7 +30,6 @@ from ebbtide.memory.requests import (
     Supersede,
     Unpin,
 )
-from ebbtide.project.shelf import Shelf
 from ebbtide.model import instant
 from ebbtide.model.entry import Draft
 from ebbtide.model.errors import BadInput, Conflict, NotFound, Refused
@@ -47,6 +47,7 @@ from ebbtide.model.words import (
     StreamType,
     initial_confidence,
 )
+from ebbtide.project.shelf import Shelf
 from ebbtide.project.writer import Writer
 
 AHEAD = 5 * instant.MINUTE
@@ -141,7 +142,11 @@ class Decision:
         )
 
     def _assert(self, line: Assert, object_id: UUID, at: int, supersedes: UUID | None = None) -> Draft:
-        confidence, listed = initial_confidence(line.epistemic_type, line.source_type) if line.confidence is None else (line.confidence, True)
+        confidence, listed = (
+            initial_confidence(line.epistemic_type, line.source_type)
+            if line.confidence is None
+            else (line.confidence, True)
+        )
         salience = rounded(INITIAL_SALIENCE if line.salience is None else line.salience)
         condition = line.condition
         if line.epistemic_type == EpistemicType.CONDITIONAL and condition is None:
@@ -215,16 +220,38 @@ class Decision:
         if not listed:
             payload["warnings"] = ["unusual_source"]
         return _draft(
-            line, OpType.ASSERT, None, state, payload, at, content=line.content(), content_key=value_digest(line.value)
+            line,
+            OpType.ASSERT,
+            None,
+            state,
+            payload,
+            at,
+            content=line.content(),
+            content_key=value_digest(line.value),
         )
 
     def _supersede(self, line: Supersede) -> Iterator[Draft]:
         old = self._object(line)
         at = self._late(line, old)
         if not old.active:
-            raise self._refused(old, "supersede_active_only", f"is {old.lifecycle_state}, and only an ACTIVE memory is superseded")
+            raise self._refused(
+                old,
+                "supersede_active_only",
+                f"is {old.lifecycle_state}, and only an ACTIVE memory is superseded",
+            )
         given = line.model_dump(
-            include={"ref", "effective_at", "actor_id", "actor_type", "metadata", "value", "evidence", "salience", "confidence", "decay_profile"}
+            include={
+                "ref",
+                "effective_at",
+                "actor_id",
+                "actor_type",
+                "metadata",
+                "value",
+                "evidence",
+                "salience",
+                "confidence",
+                "decay_profile",
+            }
         )
         source = line.source_type or SourceType(old.source_type)
         new_type = line.epistemic_type or EpistemicType(old.epistemic_type)
@@ -257,13 +284,19 @@ class Decision:
     def _pin(self, line: Pin) -> Draft:
         old = self._object(line)
         if not old.active:
-            raise self._refused(old, "pin_active_only", f"is {old.lifecycle_state}: restore it first, or assert it again")
+            raise self._refused(
+                old, "pin_active_only", f"is {old.lifecycle_state}: restore it first, or assert it again"
+            )
         return self._fact(line, OpType.PIN, {}, facts.pinned)
 
     def _restore(self, line: OfObject) -> Draft:
         old = self._object(line)
         if old.lifecycle_state != LifecycleState.ARCHIVED:
-            hint = "is ACTIVE already" if old.active else f"is {old.lifecycle_state}, which cannot be undone: assert it again"
+            hint = (
+                "is ACTIVE already"
+                if old.active
+                else f"is {old.lifecycle_state}, which cannot be undone: assert it again"
+            )
             raise self._refused(old, "restore_archived_only", hint)
         return self._fact(line, OpType.RESTORE, {}, facts.restored)
 
@@ -278,16 +311,30 @@ class Decision:
                 state,
                 "signal_active_only",
                 f"is {state.lifecycle_state}: "
-                + ("say restore to bring it back first" if state.lifecycle_state == LifecycleState.ARCHIVED else "assert it again"),
+                + (
+                    "say restore to bring it back first"
+                    if state.lifecycle_state == LifecycleState.ARCHIVED
+                    else "assert it again"
+                ),
             )
         at = self._late(line, state)
         terms = self._terms(state)
         rules = terms.policy.params.reinforcement
-        common = {"signal_type": line.signal, "signal_source": line.actor_id, "session_id": line.session_id, "evidence_ids": evidence}
+        common = {
+            "signal_type": line.signal,
+            "signal_source": line.actor_id,
+            "session_id": line.session_id,
+            "evidence_ids": evidence,
+        }
         if isinstance(line, Reinforce):
             gamma = rules.gamma[line.signal]
             new = facts.reinforced(state, terms, at, gamma)
-            payload = {**common, "gamma": gamma, "gamma_effective": gamma, "correlation_discount_applied": False}
+            payload = {
+                **common,
+                "gamma": gamma,
+                "gamma_effective": gamma,
+                "correlation_discount_applied": False,
+            }
             yield _draft(line, OpType.REINFORCE, state, new, payload, at, content=line.content())
         else:
             delta = rules.delta[line.signal]
@@ -298,13 +345,19 @@ class Decision:
 
     def _new_id(self, line: Event | Belief) -> UUID:
         ref = line.ref
-        return id_of_ref(self._writer.namespace, ref) if ref else id_of_entry(self._writer.namespace, self._writer.next_seq)
+        return (
+            id_of_ref(self._writer.namespace, ref)
+            if ref
+            else id_of_entry(self._writer.namespace, self._writer.next_seq)
+        )
 
     def _object(self, line: OfObject | Supersede, *, checked: bool = False) -> MemoryState:
         state = self._writer.state(id_of(self._writer.namespace, line.object))
         if state is None:
             raise NotFound(
-                f"there is no memory {line.object!r} in namespace {self._writer.namespace!r}", field="object", object=line.object
+                f"there is no memory {line.object!r} in namespace {self._writer.namespace!r}",
+                field="object",
+                object=line.object,
             )
         expected = line.expected_version
         if expected is not None and not checked and expected != state.fact_version:
@@ -324,11 +377,12 @@ class Decision:
             found.append(str(evidence_id))
         return found
 
-    def _instant(self, line: AnyRequest) -> int:
+    def _instant(self, line: Line) -> int:
         at = self._clock if line.effective_at is None else line.effective_at
         if at > self._clock + AHEAD:
             raise BadInput(
-                f"{instant.iso(at)} is ahead of the clock ({instant.iso(self._clock)}) by more than 5 minutes", field="effective_at"
+                f"{instant.iso(at)} is ahead of the clock ({instant.iso(self._clock)}) by more than 5 minutes",
+                field="effective_at",
             )
         return at
 
@@ -352,7 +406,7 @@ class Decision:
 
 
 def _draft(
-    line: AnyRequest,
+    line: Line,
     op: OpType,
     old: MemoryState | None,
     new: MemoryState,

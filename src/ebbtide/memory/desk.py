@@ -16,12 +16,12 @@ from sqlalchemy import Connection, insert, select
 
 from ebbtide.memory.decide import Decision, id_of
 from ebbtide.memory.requests import AnyRequest, Belief, Event, OfObject, Penalty, Reinforce, Supersede
-from ebbtide.project.shelf import STORE_WIDE, Shelf
 from ebbtide.model.entry import Draft, Entry
 from ebbtide.model.errors import Conflict, Refused
 from ebbtide.model.identity import id_of_entry, id_of_ref, id_of_stream, uuid8
 from ebbtide.model.words import ActorType, OpType
 from ebbtide.policy.document import Policy
+from ebbtide.project.shelf import STORE_WIDE, Shelf
 from ebbtide.project.writer import NONCE, Request, Writer, content_hash
 from ebbtide.store.database import Database
 from ebbtide.store.tables import contents, event_log, refusals
@@ -133,7 +133,13 @@ class Desk:
             return
         self._known |= {(namespace, key): None for key in wanted}
         query = (
-            select(event_log.c.seq, event_log.c.idempotency_key, event_log.c.request_hash, event_log.c.content_hash, contents.c.nonce)
+            select(
+                event_log.c.seq,
+                event_log.c.idempotency_key,
+                event_log.c.request_hash,
+                event_log.c.content_hash,
+                contents.c.nonce,
+            )
             .join_from(
                 event_log,
                 contents,
@@ -168,7 +174,7 @@ class Desk:
                 return self._repeat(line, key, known)
         request = None if key is None else Request(key, line.canonical())
         target = self._target(line, writer.next_seq)
-        written = []
+        written: list[Entry] = []
         decision = Decision(writer, self.shelf, self._clock)
         for draft in decision.decide(line):
             written.append(writer.append(draft, request if not written else None))
@@ -202,9 +208,7 @@ class Desk:
         return sum(len(self._writers[namespace].flush()) for namespace in sorted(self._writers))
 
 
-def note_refusal(
-    connection: Connection, line: AnyRequest, refused: Refused, *, clock: int, entropy: Entropy
-) -> None:
+def note_refusal(connection: Connection, line: AnyRequest, refused: Refused, *, clock: int, entropy: Entropy) -> None:
     """Keeps what a rule refused: who asked what of which object, when, and which rule said no."""
     about = line.object if isinstance(line, OfObject | Supersede) else line.ref
     connection.execute(

@@ -65,7 +65,9 @@ def read_lines(source: BinaryIO, file: str, refuse: Refuse) -> Iterator[Placed]:
         yield Placed(request, file, number, equal)
 
 
-def take_lines(connection: Connection, desk: Desk, lines: Sequence[Placed], refuse: Refuse, entropy: Entropy, clock: int) -> Ingested:
+def take_lines(
+    connection: Connection, desk: Desk, lines: Sequence[Placed], refuse: Refuse, entropy: Entropy, clock: int
+) -> Ingested:
     """Takes lines at a desk whose namespaces are open, in the caller's transaction, and writes them.
 
     A line that cannot be taken goes to `refuse`; if that does not raise and a rule said no, it is kept in `refusals`.

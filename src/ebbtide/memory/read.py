@@ -142,9 +142,7 @@ def evaluated(db: Database, at: Any, state: Any = memory_state, objects: Any = m
             s.policy_version == policy.policy_version,
             s.decay_profile == policy.decay_profile,
         ),
-    ).outerjoin(
-        contents, and_(o.namespace_id == contents.c.namespace_id, o.content_seq == contents.c.seq)
-    )
+    ).outerjoin(contents, and_(o.namespace_id == contents.c.namespace_id, o.content_seq == contents.c.seq))
     return select(
         *(s[name] for name in STATE_COLUMNS if name not in ("salience", "confidence", "head_hash")),
         *(o[name] for name in OBJECT_COLUMNS if name not in ("namespace_id", "object_id")),
@@ -195,24 +193,30 @@ def memories(
 
 
 def _memory(row: Any) -> Memory:
-    times = ("created_at", "modified_at", "accessed_at", "reinforced_at", "restored_at", "decayed_at", "due_at", "expires_at")
-    content = None if row["content"] is None else _json(row["content"])
-    return Memory(
-        id=row["object_id"],
-        type=row["object_type"],
-        value=None if content is None else content["value"],
-        evidence=_json(row["evidence"]),
-        suppressed=False,
-        eligible=row["withheld"] is None,
-        policy=f"{row['policy_id']}@{row['policy_version']}",
-        erased_at=None,
-        **{name: _time(row[name]) for name in times},
-        **{
-            name: row[name]
-            for name in Memory.model_fields
-            if name in row and name not in times and name not in ("evidence", "type", "value")
-        },
+    times = (
+        "created_at",
+        "modified_at",
+        "accessed_at",
+        "reinforced_at",
+        "restored_at",
+        "decayed_at",
+        "due_at",
+        "expires_at",
     )
+    content = None if row["content"] is None else json.loads(row["content"])
+    made: dict[str, Any] = {name: row[name] for name in Memory.model_fields if name in row}
+    made |= {name: _time(row[name]) for name in times}
+    made |= {
+        "id": row["object_id"],
+        "type": row["object_type"],
+        "value": None if content is None else content["value"],
+        "evidence": json.loads(row["evidence"]),
+        "suppressed": False,
+        "eligible": row["withheld"] is None,
+        "policy": f"{row['policy_id']}@{row['policy_version']}",
+        "erased_at": None,
+    }
+    return Memory(**made)
 
 
 def history(connection: Connection, namespace: str, stream: UUID, known_at: int | None = None) -> list[LogEntry]:
@@ -234,23 +238,16 @@ def history(connection: Connection, namespace: str, stream: UUID, known_at: int 
 
 
 def _entry(row: Any) -> LogEntry:
-    return LogEntry(
-        recorded_at=instant.to_datetime(row["recorded_at"]),
-        effective_at=instant.to_datetime(row["effective_at"]),
-        policy=None if row["policy_id"] is None else f"{row['policy_id']}@{row['policy_version']}",
-        payload=_json(row["payload"]),
-        content=None if row["content"] is None else _json(row["content"]),
-        hash=bytes(row["hash"]).hex(),
-        **{
-            name: row[name]
-            for name in LogEntry.model_fields
-            if name in row and name not in ("recorded_at", "effective_at", "payload", "content", "hash")
-        },
-    )
-
-
-def _json(text: str) -> Any:
-    return json.loads(text)
+    made: dict[str, Any] = {name: row[name] for name in LogEntry.model_fields if name in row}
+    made |= {
+        "recorded_at": instant.to_datetime(row["recorded_at"]),
+        "effective_at": instant.to_datetime(row["effective_at"]),
+        "policy": None if row["policy_id"] is None else f"{row['policy_id']}@{row['policy_version']}",
+        "payload": json.loads(row["payload"]),
+        "content": None if row["content"] is None else json.loads(row["content"]),
+        "hash": bytes(row["hash"]).hex(),
+    }
+    return LogEntry(**made)
 
 
 def _time(micros: int | None) -> datetime | None:

@@ -121,9 +121,7 @@ class Line(BaseModel):
 
     def content(self) -> dict[str, Any]:
         """The text of the request, by field."""
-        return {
-            field: value for field in self.TEXT if (value := getattr(self, field, None)) is not None
-        }
+        return {field: value for field in self.TEXT if (value := getattr(self, field, None)) is not None}
 
 
 class Event(Line):
@@ -294,7 +292,10 @@ def _bad_input(error: ValidationError) -> BadInput:
     if first["type"].startswith("union_tag"):
         ops = ", ".join(sorted(kind.model_fields["op"].default for kind in AnyRequest.__args__))
         given = first.get("ctx", {}).get("tag")
-        return BadInput(f"{given!r} cannot be asked for: one of {ops}" if given else f"is missing: one of {ops}", field="op")
+        return BadInput(
+            f"{given!r} cannot be asked for: one of {ops}" if given else f"is missing: one of {ops}",
+            field="op",
+        )
     if place and place[0].isupper():
         place = place[1:]
     message = str(first["msg"]).removeprefix("Value error, ")

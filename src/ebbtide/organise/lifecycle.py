@@ -70,7 +70,12 @@ def lifecycle(db: Database, connection: Connection, chunk: Chunk, scope: Scope, 
         deprecated = connection.execute(
             select(func.count()).select_from(transitions.table).where(to_state == LifecycleState.DEPRECATED.value)
         ).scalar_one()
-    return {"examined": scope.objects, "warned": warned, "archived": moved - deprecated, "deprecated": deprecated}
+    return {
+        "examined": scope.objects,
+        "warned": warned,
+        "archived": moved - deprecated,
+        "deprecated": deprecated,
+    }
 
 
 def _due_group(columns: Columns, *, warned: str, exits: bool) -> Any:

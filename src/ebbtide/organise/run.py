@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, case, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, case, func, insert, select, update
 
 from ebbtide.log.head import Head, lock
 from ebbtide.model.errors import NotFound
@@ -49,7 +49,7 @@ class Run:
     entries: int = 0
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Run:
+    def from_row(cls, row: RowMapping) -> Run:
         """A run from its row of the ledger."""
         return cls(**{name: row[name] for name in cls.__slots__})
 
@@ -192,9 +192,7 @@ class Organiser:
             which, given, name = DUE, {AS_OF.key: start}, "due"
         else:
             which, given, name = SUBJECT_TO_DECAY, parameters(task, start), "subject to decay"
-        return next_scope(
-            self.db, self.connection, namespace, after, which, given, name=name, size=self.chunk_size
-        )
+        return next_scope(self.db, self.connection, namespace, after, which, given, name=name, size=self.chunk_size)
 
     def _claim(self, head: Head, task: Task, start: int, now: int) -> Mapping[str, Any]:
         """The slot's row: inserted by whoever is first, under the namespace's lock."""
@@ -213,7 +211,7 @@ class Organiser:
             .first()
         )
         if newest is not None and newest["slot"] == start:
-            return newest
+            return dict(newest)
         assert head.policy_id is not None, "a namespace has a policy from its first entry on"
         assert head.policy_version is not None
         interval = self._shelf.terms(head.namespace_id, head.policy_id, head.policy_version).policy.interval(task)
@@ -244,9 +242,7 @@ def _slot(namespace: str, task: Task, start: int) -> Any:
     )
 
 
-def _report(
-    slot: Mapping[str, Any], scope: Scope, status: RunStatus, counts: Mapping[str, int]
-) -> dict[str, Any]:
+def _report(slot: Mapping[str, Any], scope: Scope, status: RunStatus, counts: Mapping[str, int]) -> dict[str, Any]:
     """What ORGANISER_RUN says: which run, which range of objects, as of when, and what it came to."""
     return {
         "run_id": str(slot["run_id"]),

@@ -53,11 +53,14 @@ class UseModifier(_Strict):
 
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
-        unread = self._given() & {
-            RateByUse.NONE: {"alpha", "beta", "cap"},
-            RateByUse.LOGARITHMIC: {"beta", "cap"},
-            RateByUse.LINEAR_CAPPED: {"alpha"},
-        }[self.kind]
+        unread = (
+            self._given()
+            & {
+                RateByUse.NONE: {"alpha", "beta", "cap"},
+                RateByUse.LOGARITHMIC: {"beta", "cap"},
+                RateByUse.LINEAR_CAPPED: {"alpha"},
+            }[self.kind]
+        )
         if unread:
             raise ValueError(f"{', '.join(sorted(unread))} would not be read with kind {self.kind}: leave it out")
         return self
@@ -250,7 +253,9 @@ class Params(_Strict):
         permanent = given.get(DecayProfile.PERMANENT)
         if permanent is not None and permanent.rate != 0:
             raise ValueError("PERMANENT never decays: its lambda is 0")
-        return {name: given.get(name) or Profile(rate=rate) for name, rate in DEFAULT_RATES.items()}
+        return {
+            name: given.get(name) or Profile.model_validate({"lambda": rate}) for name, rate in DEFAULT_RATES.items()
+        }
 
     @field_validator("mapping", mode="after")
     @classmethod

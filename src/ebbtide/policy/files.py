@@ -26,7 +26,9 @@ def load(path: Path) -> Policy:
     try:
         data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except ValueError as error:
-        raise BadInput(f"is not valid {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}", file=str(path)) from error
+        raise BadInput(
+            f"is not valid {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}", file=str(path)
+        ) from error
     return policy_from(data, str(path))
 
 
@@ -41,7 +43,8 @@ def library(folder: Path | None = None) -> dict[str, tuple[Policy, Path]]:
             known = found.get(policy.name)
             if known is not None and known[0].digest() != policy.digest():
                 raise BadInput(
-                    f"{policy.name} stands in {known[1].name} with other content: give it a new version", file=str(path)
+                    f"{policy.name} stands in {known[1].name} with other content: give it a new version",
+                    file=str(path),
                 )
             found.setdefault(policy.name, (policy, path))
     return found

@@ -9,7 +9,20 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import BigInteger, Double, FromClause, Select, Table, Text, case, cast, func, literal, select, union_all
+from sqlalchemy import (
+    BigInteger,
+    Double,
+    FromClause,
+    Select,
+    Table,
+    Text,
+    case,
+    cast,
+    func,
+    literal,
+    select,
+    union_all,
+)
 
 from ebbtide.decay.rules import FAR, exit_rule, next_due
 from ebbtide.decay.segment import Parameters, confidence, evaluate, parts, salience

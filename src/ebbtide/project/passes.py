@@ -84,7 +84,11 @@ class Staged:
 
 
 def staged(
-    db: Database, name: str, rows: Select[Any], plans: Sequence[Plan], fold: Callable[[Columns], Mapping[str, Any]]
+    db: Database,
+    name: str,
+    rows: Select[Any],
+    plans: Sequence[Plan],
+    fold: Callable[[Columns], Mapping[str, Any]],
 ) -> Staged:
     """Builds a pass over `rows`: `object_id`, `version`, `head_hash` and what the plans and `fold` use.
 
@@ -126,7 +130,7 @@ def _seq(columns: Columns, place: int, each: int) -> ColumnElement[int]:
     return cast(columns.n, BigInteger) * each + _FIRST_SEQ + place
 
 
-def _previous(columns: Columns, place: int) -> ColumnElement[bytes]:
+def _previous(columns: Columns, place: int) -> Any:
     return columns.head_hash if place == 0 else columns[f"hash_{place - 1}"]
 
 
@@ -168,9 +172,7 @@ def empty(connection: Connection, table: Table) -> None:
 class Chunk:
     """One transaction's part of a pass over one namespace, whose head the caller has locked."""
 
-    def __init__(
-        self, db: Database, connection: Connection, head: Head, *, now: int, actor: Actor = ORGANISER
-    ) -> None:
+    def __init__(self, db: Database, connection: Connection, head: Head, *, now: int, actor: Actor = ORGANISER) -> None:
         self._db = db
         self._connection = connection
         self.head = head

@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, Select, Text, Uuid, and_, case, cast, func, literal, or_, select
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Select,
+    Text,
+    Uuid,
+    and_,
+    case,
+    cast,
+    func,
+    literal,
+    or_,
+    select,
+)
 
 from ebbtide.model.state import BITS, GROUPS
 from ebbtide.model.words import OpType, StreamType
@@ -77,7 +90,17 @@ def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = Non
         .group_by(log.stream_id)
         .subquery()
     )
-    plain = ("object_id", "version", "head", "fact_version", "fact_at", "lifecycle_state", "salience", "confidence", "decayed_at")
+    plain = (
+        "object_id",
+        "version",
+        "head",
+        "fact_version",
+        "fact_at",
+        "lifecycle_state",
+        "salience",
+        "confidence",
+        "decayed_at",
+    )
     parsed = db.fence(
         select(*(chosen.c[name] for name in plain), *(db.json(chosen.c[group]).label(group) for group in GROUPS))
     ).c

@@ -21,7 +21,9 @@ _SIZE: BindParameter[int] = bindparam("pass_size", type_=Integer)
 _FIRST, _LAST = UUID(int=0), UUID(int=(1 << 128) - 1)
 
 IN_SCOPE = and_(
-    memory_state.c.namespace_id == NAMESPACE, memory_state.c.object_id > _AFTER, memory_state.c.object_id <= _TO
+    memory_state.c.namespace_id == NAMESPACE,
+    memory_state.c.object_id > _AFTER,
+    memory_state.c.object_id <= _TO,
 )
 """The condition under which a row of the state is in the chunk."""
 

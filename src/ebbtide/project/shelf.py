@@ -55,9 +55,7 @@ class Shelf:
                 )
             return False
         key = {"namespace_id": namespace, "policy_id": policy.id, "policy_version": policy.version}
-        self._connection.execute(
-            insert(policies).values(**key, document=policy.canonical(), registered_at=now)
-        )
+        self._connection.execute(insert(policies).values(**key, document=policy.canonical(), registered_at=now))
         profiles = [
             {**key, "decay_profile": name, **asdict(numbers)} for name, numbers in Terms.of(policy).by_profile.items()
         ]

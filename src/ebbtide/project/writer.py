@@ -53,7 +53,13 @@ class Writer:
     """Appends to one namespace within one transaction."""
 
     def __init__(
-        self, db: Database, connection: Connection, namespace: str, *, now: int, entropy: Callable[[int], bytes]
+        self,
+        db: Database,
+        connection: Connection,
+        namespace: str,
+        *,
+        now: int,
+        entropy: Callable[[int], bytes],
     ) -> None:
         self._db = db
         self._connection = connection
@@ -240,7 +246,12 @@ class Writer:
 
     def _stream_row(self, stream: UUID) -> dict[str, Any]:
         version, head_hash = self._streams[stream]
-        return {"namespace_id": self.namespace, "stream_id": stream, "version": version, "head_hash": head_hash}
+        return {
+            "namespace_id": self.namespace,
+            "stream_id": stream,
+            "version": version,
+            "head_hash": head_hash,
+        }
 
 
 def _delta(after: float | None, before: float) -> float | None:
@@ -262,12 +273,16 @@ def entry_row(entry: Entry) -> dict[str, Any]:
 
 def entry_from(row: Mapping[Any, Any]) -> Entry:
     """An entry from a row of `event_log`."""
-    values = {str(name): bytes(v) if isinstance(v, memoryview | bytearray) else v for name, v in row.items()}
-    return Entry(**values)
+    return Entry(**_with_bytes(row))
 
 
 def state_from(row: Mapping[Any, Any]) -> MemoryState:
     """A state from a row of `memory_state` joined with `memory_objects`."""
-    values = {str(name): bytes(v) if isinstance(v, memoryview | bytearray) else v for name, v in row.items()}
-    values["lifecycle_state"] = LifecycleState(values["lifecycle_state"])
-    return MemoryState(**values)
+    values = _with_bytes(row)
+    return MemoryState(**{**values, "lifecycle_state": LifecycleState(values["lifecycle_state"])})
+
+
+def _with_bytes(row: Mapping[Any, Any]) -> dict[str, Any]:
+    return {
+        str(name): bytes(value) if isinstance(value, memoryview | bytearray) else value for name, value in row.items()
+    }

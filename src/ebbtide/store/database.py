@@ -206,8 +206,15 @@ class Database(ABC):
         digest = self.hex(self.sha256(self.utf8(text)))
         return cast(
             func.concat(
-                func.substr(digest, 1, 8), "-", func.substr(digest, 9, 4), "-8", func.substr(digest, 14, 3),
-                "-8", func.substr(digest, 18, 3), "-", func.substr(digest, 21, 12),
+                func.substr(digest, 1, 8),
+                "-",
+                func.substr(digest, 9, 4),
+                "-8",
+                func.substr(digest, 14, 3),
+                "-8",
+                func.substr(digest, 18, 3),
+                "-",
+                func.substr(digest, 21, 12),
             ),
             Uuid,
         )

@@ -40,6 +40,7 @@ from sqlalchemy import (
     literal_column,
     select,
     text,
+    type_coerce,
 )
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.dialects.postgresql import insert as insert_or_update
@@ -131,7 +132,7 @@ class DuckDB(Database):
                     raise StoreUnavailable(f"{self._path} cannot be opened: {message.splitlines()[0]}") from error
                 if time.monotonic() > deadline:
                     raise StoreUnavailable(_held(self._path, message, self._wait)) from error
-            time.sleep(random.uniform(0.01, 0.05))  # noqa: S311 - jitter, not a secret
+            time.sleep(random.uniform(0.01, 0.05))
 
     def bulk_insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         if len(rows) > FEW:
@@ -181,14 +182,15 @@ class DuckDB(Database):
     def join_bytes(self, raw: Any, order_by: Any) -> ColumnElement[bytes]:
         # DuckDB aggregates text only, so the bytes go through hexadecimal.
         return func.unhex(
-            func.string_agg(func.hex(raw), aggregate_order_by(literal_column("''"), order_by)), type_=LargeBinary
+            func.string_agg(func.hex(raw), aggregate_order_by(literal_column("''"), order_by)),
+            type_=LargeBinary,
         )
 
     def unhex(self, text: Any) -> ColumnElement[bytes]:
         return func.unhex(text, type_=LargeBinary)
 
     def json(self, document: Any) -> ColumnElement[Any]:
-        return document
+        return type_coerce(document, Text)
 
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         return func.json_extract_string(document, "$." + ".".join(path), type_=Text)

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Boolean,
     ColumnElement,
     Connection,
+    DateTime,
     Double,
     Engine,
     Integer,
@@ -55,7 +56,9 @@ class PostgreSQL(Database):
         super().__init__()
         self._where = f"{url.host or 'local socket'}/{url.database}"
         self._engine = create_engine(
-            url, pool_pre_ping=True, connect_args={"connect_timeout": max(2, round(wait)), "application_name": "ebbtide"}
+            url,
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": max(2, round(wait)), "application_name": "ebbtide"},
         )
 
     def engine(self) -> Engine:
@@ -101,7 +104,8 @@ class PostgreSQL(Database):
 
     def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         listed = bindparam(None, list(values), type_=ARRAY(type(column.type)), unique=True)
-        return column == func.any(listed)
+        found: ColumnElement[bool] = column == func.any(listed)
+        return found
 
     def sha256(self, raw: ColumnElement[Any]) -> ColumnElement[bytes]:
         return func.sha256(raw, type_=LargeBinary)
@@ -131,7 +135,8 @@ class PostgreSQL(Database):
         return cast(cast(document, JSONB).op("||")(more), Text)
 
     def timestamp(self, micros: Any) -> ColumnElement[Any]:
-        return literal_column("timestamptz 'epoch'") + micros * literal_column("interval '1 microsecond'")
+        since: ColumnElement[Any] = micros * literal_column("interval '1 microsecond'")
+        return literal_column("timestamptz 'epoch'", DateTime(timezone=True)) + since
 
     def now(self) -> ColumnElement[int]:
         seconds = func.date_part("epoch", func.statement_timestamp(), type_=Double)

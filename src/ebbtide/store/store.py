@@ -27,7 +27,9 @@ def database_at(url: str, wait: float) -> Database:
     try:
         parsed = make_url(url)
     except ArgumentError as error:
-        raise BadInput(f"{url!r} is no database URL: write duckdb:///file.duckdb or postgresql://…", field="url") from error
+        raise BadInput(
+            f"{url!r} is no database URL: write duckdb:///file.duckdb or postgresql://…", field="url"
+        ) from error
     kind = parsed.drivername.partition("+")[0]
     if kind == "duckdb":
         if not parsed.database or parsed.database == ":memory:":
