@@ -62,7 +62,7 @@ def layer_of(name: str) -> str:
 
 
 def imports(name: str, tree: ast.Module) -> set[str]:
-    """What a module imports, wherever in it: its own package's modules without `ebbtide.`, others as they are."""
+    """What a module imports, wherever in it; modules of its own package without `ebbtide.`."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -118,7 +118,7 @@ def test_imports_go_downwards_only():
 
 @pytest.mark.parametrize("layer", ONLY)
 def test_a_low_layer_knows_only_what_it_may(layer):
-    """model: nothing; policy: the model; decay: both; store: the model and shipped files; log: model and store."""
+    """model nothing, policy the model, decay both, store the model and shipped files, log model and store."""
     others = [(name, target) for name, target in WITHIN if layer_of(name) == layer != layer_of(target)]
     assert [pair for pair in others if not {layer_of(pair[1]), pair[1]} & ONLY[layer]] == []
 

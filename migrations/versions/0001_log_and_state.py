@@ -273,7 +273,8 @@ def _postgresql() -> None:
     op.execute("""
         CREATE FUNCTION ebbtide_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
-            RAISE EXCEPTION '% is append-only: % is refused', TG_TABLE_NAME, TG_OP USING ERRCODE = 'insufficient_privilege';
+            RAISE EXCEPTION '% is append-only: % is refused', TG_TABLE_NAME, TG_OP
+                USING ERRCODE = 'insufficient_privilege';
         END $$
     """)
     for name in IMMUTABLE:

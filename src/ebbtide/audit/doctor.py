@@ -61,8 +61,8 @@ def problems(db: Database, connection: Connection, now: int) -> Iterator[str]:
     )
     for row in overdue:
         yield (
-            f"namespace {row.namespace_id}: {row.objects} memories have been due since {instant.iso(row.since)}: is the "
-            "organiser running? (`ebb organise`, or `ebb daemon`)"
+            f"namespace {row.namespace_id}: {row.objects} memories have been due since {instant.iso(row.since)}: is "
+            "the organiser running? (`ebb organise`, or `ebb daemon`)"
         )
     stuck = connection.execute(
         select(organiser_runs)

@@ -32,7 +32,8 @@ from ebbtide.model.errors import BadInput, EbbtideError
 from ebbtide.organise.daemon import daemon as run_daemon
 
 app = typer.Typer(
-    help="Ebbtide: memory that fades by rules you can read, audit and replay.\n\nStart with `ebb init`, then `ebb ingest FILE`.",
+    help="Ebbtide: memory that fades by rules you can read, audit and replay.\n\n"
+    "Start with `ebb init`, then `ebb ingest FILE`.",
     invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,

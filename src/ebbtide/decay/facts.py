@@ -207,7 +207,7 @@ def _restored_part(state: MemoryState) -> float:
 
 
 def reinforced(state: MemoryState, terms: Terms, at: int, gamma: float) -> MemoryState:
-    """REINFORCE with effective γ: confidence to the ceiling, baseline up, boost on, the clock back to 0 where it is its.
+    """REINFORCE with effective γ: confidence towards its ceiling, baseline up, boost on, the clock restarted.
 
     No score ever falls; γ of 0 changes nothing.
     """
@@ -238,9 +238,9 @@ def reinforced(state: MemoryState, terms: Terms, at: int, gamma: float) -> Memor
 
 
 def penalised(state: MemoryState, terms: Terms, at: int, signal: PenaltySignal, delta: float) -> MemoryState:
-    """PENALTY with δ: confidence × (1 − δ), for CORRECTED not below its floor; baseline and decaying part × (1 − 0.3·δ).
+    """PENALTY with δ: confidence × (1 − δ), for CORRECTED not below its floor; the rest × (1 − 0.3·δ).
 
-    Boost and clock stay; δ of 0 changes nothing.
+    That is baseline and decaying part. Boost and clock stay; δ of 0 changes nothing.
     """
     if delta <= 0:
         return state
@@ -288,7 +288,10 @@ def unpinned(state: MemoryState, terms: Terms, at: int) -> MemoryState:
 
 
 def restored(state: MemoryState, terms: Terms, at: int) -> MemoryState:
-    """ARCHIVED → ACTIVE: baseline and decaying part at least at the warning threshold, no boost, confidence as it stood."""
+    """ARCHIVED → ACTIVE: baseline and decaying part at least at the warning threshold, no boost.
+
+    Confidence is as it stood, and the clock starts at the restore.
+    """
     now = standing(state, terms, at)
     floor = max(state.baseline, terms.by_profile[state.decay_profile].warning)
     here = now.at if state.pinned else at

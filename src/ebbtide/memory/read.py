@@ -35,7 +35,10 @@ BELIEVED_ENOUGH = 0.30
 
 
 class Memory(BaseModel):
-    """A memory object as of an instant. Scores are effective, in [0, 1]; the stored ones are what the last entry left."""
+    """A memory object as of an instant.
+
+    Scores are effective, in [0, 1]; the stored ones are what the last entry left.
+    """
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,4 +1,4 @@
-"""The decay pass: DECAY_APPLIED for every ACTIVE, unpinned object of some profiles whose rounded scores have changed."""
+"""The decay pass: DECAY_APPLIED for every ACTIVE, unpinned object of some profiles whose rounded scores changed."""
 
 from __future__ import annotations
 

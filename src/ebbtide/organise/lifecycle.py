@@ -114,7 +114,7 @@ def _warning(db: Database) -> Any:
 
 
 def _warnings(db: Database) -> Staged:
-    """DECAY_WARNING at the instant salience sank below the threshold; the state is unchanged but for what comes next."""
+    """DECAY_WARNING at the instant salience sank below the threshold; only what comes next changes."""
     state, policy = memory_state.c, policy_profiles.c
     scores = evaluate(SQL, policy, state, state.due_at)
     next_at, next_rule = next_due(

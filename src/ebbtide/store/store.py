@@ -70,7 +70,7 @@ class Store:
             raise StoreUnavailable(
                 "the store is not set up: run `ebb init`"
                 if current is None
-                else f"the store is at migration {current}, this version needs {self.head_revision()}: run `ebb migrate`"
+                else f"the store is at migration {current}, not {self.head_revision()}: run `ebb migrate`"
             )
         self._current = True
 
