@@ -86,8 +86,7 @@ def test_no_signal_moves_a_score_the_wrong_way(
 
 def test_a_reinforcement_worth_next_to_nothing_lowers_nothing() -> None:
     """What is left of a session's 0.40 may be the dust of a subtraction: rounding must not make it a loss."""
-    dust = 0.40 - 0.15 - 0.15 - 0.10
-    assert 0 < dust < 1e-16
+    dust = 1e-17
     state = facts.reinforced(belief(CONTINUE), CONTINUE, T0, 0.10)
     lowered = [
         hour

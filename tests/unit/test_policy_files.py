@@ -42,8 +42,8 @@ RFC_SHAPED = """{
         ("own.json", b"", "is not valid JSON"),
         ("own.toml", b'id = "own"\nnote = "caf\xe9"\n', "cannot be read"),
         ("own.json", '{"id": "own"}'.encode("utf-16"), "cannot be read"),
-        ("own.json", b'{"id": "own", "version": "1.0.0", "params": {"rho": NaN}}', "finite number"),
-        ("own.toml", b'id = "own"\nversion = "1.0.0"\nparams.rho = inf\n', "finite number"),
+        ("own.json", b'{"id": "own", "version": "1.0.0", "params": {"rho": NaN}}', "from 0 to 100"),
+        ("own.toml", b'id = "own"\nversion = "1.0.0"\nparams.rho = inf\n', "from 0 to 100"),
         ("own.json", b'["own", "1.0.0"]', "valid dictionary"),
     ],
 )

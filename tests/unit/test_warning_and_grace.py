@@ -97,15 +97,14 @@ def test_an_overdue_exit_of_an_observed_object_is_judged_by_what_it_was_believed
     assert verdict(seen, DEFAULT) == verdict(state, DEFAULT)
 
 
-def test_an_overdue_warning_of_an_observed_object_tells_the_scores_of_its_instant() -> None:
+def test_an_overdue_warning_of_an_observed_object_tells_the_salience_of_its_instant() -> None:
     """A warning speaks of its own instant, day 240.8, not of a later ACCESS."""
     terms = own(profiles={"SLOW": {"lambda": 0.005}}, tier_thresholds={"warning": 0.15})
     state = belief(terms, epistemic_type="OBSERVED")
     seen = facts.accessed(state, terms, after(300))
     assert (seen.due_at, seen.due_rule) == (state.due_at, "warning")
-    assert (
-        facts.standing(seen, terms, seen.due_at).scores == facts.standing(state, terms, state.due_at).scores
-    )
+    at_its_instant = facts.standing(state, terms, state.due_at).scores.salience
+    assert facts.standing(seen, terms, seen.due_at).scores.salience == at_its_instant
 
 
 def test_an_access_that_begins_a_segment_wins_over_an_overdue_exit() -> None:

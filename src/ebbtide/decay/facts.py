@@ -14,7 +14,7 @@ from typing import Any
 from ebbtide.decay.maths import SCALAR, Maths, rounded
 from ebbtide.decay.rules import FAR, STANDSTILL, Future, earliest, future
 from ebbtide.decay.segment import Scores, Terms, evaluate
-from ebbtide.model.instant import DAY
+from ebbtide.model.instant import DAY, first_whole_second
 from ebbtide.model.state import MemoryState
 from ebbtide.model.words import (
     Clock,
@@ -24,6 +24,7 @@ from ebbtide.model.words import (
     ObjectType,
     OnReinforce,
     PenaltySignal,
+    RateByUse,
     Rule,
 )
 from ebbtide.policy.document import RetentionRule
@@ -85,6 +86,7 @@ def expiry(m: Maths, rules: Sequence[RetentionRule], s: Any, at: Any) -> Any:
 
 
 def _expiry(state: MemoryState, terms: Terms, at: int) -> int | None:
+    """The ttl's end of one object: none while it is pinned or held."""
     if state.pinned or state.held:
         return None
     found: int | None = expiry(SCALAR, terms.policy.params.retention, state, at)
@@ -132,7 +134,6 @@ def scored(state: MemoryState, terms: Terms, at: int) -> MemoryState:
 def asserted(state: MemoryState, terms: Terms, at: int) -> MemoryState:
     """Begins the first segment of a new object, whose `baseline` and `confidence_base` are given."""
     profile = terms.policy.profile_for(EpistemicType(state.epistemic_type), state.condition, state.profile_override)
-    params = terms.policy.params
     observed = state.epistemic_type == EpistemicType.OBSERVED
     new = replace(
         state,
@@ -140,7 +141,7 @@ def asserted(state: MemoryState, terms: Terms, at: int) -> MemoryState:
         segment_age=0,
         decaying=state.baseline,
         boost=0.0,
-        confidence_from=at + round(params.observed_grace_days * DAY) if observed else at,
+        confidence_from=at + _observed_grace(terms) if observed else at,
         stability=_initial_stability(terms, profile),
         decay_profile=profile,
         policy_id=terms.policy.id,
@@ -161,32 +162,37 @@ def _restarts(terms: Terms, state: MemoryState, *clocks: Clock) -> bool:
 def accessed(state: MemoryState, terms: Terms, at: int) -> MemoryState:
     """Records that an object was shown, which confirms nothing.
 
-    A segment begins only where the profile's clock or count needs it; what OBSERVED keeps of its confidence is
-    kept for another 180 days. A rule that was due before stays due, unless a segment begins.
+    A segment begins only where the profile's clock or count needs it; what OBSERVED keeps of its confidence is kept
+    for another 180 days. A rule that was due before stays due, unless a segment begins; one by which the object is
+    to leave ACTIVE also keeps the confidence it is judged by.
     """
     profile = terms.policy.params.profiles[DecayProfile(state.decay_profile)]
     restarts = _restarts(terms, state, Clock.LAST_ACCESSED)
-    counted = terms.by_profile[state.decay_profile].counts_accesses
-    uses_count = counted and (profile.by_use.kind != "none" or profile.floor_after > 0)
+    slows = profile.by_use.kind != RateByUse.NONE or profile.floor_after > 0
+    begins = restarts or (slows and terms.by_profile[state.decay_profile].counts_accesses)
     now = standing(state, terms, at)
     new = replace(state, accessed_at=at, access_count=state.access_count + 1)
     if not state.active:
         return _due(new, earliest(None, None, None, _expiry(new, terms, at), state.warned))
-    if restarts or uses_count:
+    if begins:
         new = _segment(new, now, age=0 if restarts else now.age)
         if restarts and terms.policy.params.on_reinforce == OnReinforce.RESTORE:
             new = replace(new, decaying=max(new.decaying, _restored_part(new)))
+    elif any(due is not None and due <= at for due in (state.exit_at, state.expires_at)):
+        return new
     if state.epistemic_type == EpistemicType.OBSERVED:
-        grace = round(terms.policy.params.observed_grace_days * DAY)
-        new = replace(new, confidence_base=rounded(now.scores.confidence), confidence_from=now.at + grace)
-    if restarts or uses_count:
+        until = now.at + _observed_grace(terms)
+        new = replace(new, confidence_base=rounded(now.scores.confidence), confidence_from=until)
+    if begins:
         return with_future(scored(new, terms, at), terms, at)
     renewed = with_future(new, terms, at)
-    if state.due_at is None or state.due_at > at:
-        return renewed
-    if state.due_rule == Rule.WARNING and (state.exit_at is None or state.exit_at > at):
+    if state.due_at is not None and state.due_at <= at:
         return replace(renewed, due_at=state.due_at, due_rule=state.due_rule)
-    return new
+    return renewed
+
+
+def _observed_grace(terms: Terms) -> int:
+    return round(terms.policy.params.observed_grace_days * DAY)
 
 
 def _segment(state: MemoryState, now: Standing, age: int) -> MemoryState:
@@ -211,6 +217,7 @@ def reinforced(state: MemoryState, terms: Terms, at: int, gamma: float) -> Memor
 
     No score ever falls; γ of 0 changes nothing.
     """
+    gamma = rounded(gamma)
     if gamma <= 0:
         return state
     rules = terms.policy.params.reinforcement
@@ -257,7 +264,11 @@ def penalised(state: MemoryState, terms: Terms, at: int, signal: PenaltySignal, 
         decaying=rounded(now.scores.decaying * share),
         confidence_base=rounded(lowered),
     )
-    return with_future(scored(new, terms, at), terms, at)
+    new = scored(new, terms, at)
+    if not state.pinned and new.salience > now.scores.salience:
+        # Both parts were rounded up: a signal never moves a score the wrong way, not by one 10⁻⁹ either.
+        new = scored(replace(new, decaying=rounded(new.decaying - 1e-9)), terms, at)
+    return with_future(new, terms, at)
 
 
 def pinned(state: MemoryState, terms: Terms, at: int) -> MemoryState:
@@ -274,7 +285,7 @@ def unpinned(state: MemoryState, terms: Terms, at: int) -> MemoryState:
         return state
     if not state.active:
         new = replace(state, pinned=False)
-        return with_future(scored(new, terms, at), terms, at)
+        return _expiring_from(with_future(scored(new, terms, at), terms, at), at)
     now = standing(state, terms, at)
     kept = max(0, state.confidence_from - now.at)
     new = replace(
@@ -284,7 +295,19 @@ def unpinned(state: MemoryState, terms: Terms, at: int) -> MemoryState:
         segment_at=at,
         confidence_from=at + kept,
     )
-    return with_future(scored(new, terms, at), terms, at)
+    return _expiring_from(with_future(scored(new, terms, at), terms, at), at)
+
+
+def _expiring_from(state: MemoryState, at: int) -> MemoryState:
+    """A ttl that ended while the object was exempt from it ends now."""
+    if state.expires_at is None or state.expires_at > at:
+        return state
+    now = first_whole_second(at)
+    return _due(state, earliest(None, state.exit_at, _rule(state.exit_rule), now, state.warned))
+
+
+def _rule(name: str | None) -> Rule | None:
+    return None if name is None else Rule(name)
 
 
 def restored(state: MemoryState, terms: Terms, at: int) -> MemoryState:
@@ -295,6 +318,9 @@ def restored(state: MemoryState, terms: Terms, at: int) -> MemoryState:
     now = standing(state, terms, at)
     floor = max(state.baseline, terms.by_profile[state.decay_profile].warning)
     here = now.at if state.pinned else at
+    kept = state.confidence_from
+    if state.epistemic_type == EpistemicType.OBSERVED:
+        kept = max(kept, (state.accessed_at or state.created_at) + _observed_grace(terms))
     new = replace(
         _segment(state, now, age=0),
         lifecycle_state=LifecycleState.ACTIVE,
@@ -303,7 +329,7 @@ def restored(state: MemoryState, terms: Terms, at: int) -> MemoryState:
         baseline=rounded(floor),
         decaying=rounded(floor),
         boost=0.0,
-        confidence_from=max(here, state.confidence_from),
+        confidence_from=max(here, kept),
         stopped_at=state.stopped_at if state.pinned else None,
         warned=False,
     )

@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from ebbtide.decay.maths import decimals9
 from ebbtide.decay.rules import FAR, leaves_for, next_due
-from ebbtide.decay.segment import evaluate
+from ebbtide.decay.segment import evaluate, parts, salience
 from ebbtide.model.state import BITS
 from ebbtide.model.words import LifecycleState, OpType, Rule
 from ebbtide.organise.decay import APPLIED
@@ -105,7 +105,6 @@ def _warning(db: Database) -> Any:
                 thresholds_triggered=literal('["warning"]', Text),
                 threshold=db.decimal(columns.threshold),
                 salience=db.decimal(columns.salience),
-                confidence=db.decimal(columns.confidence),
             ),
             "after": json_of(due=_due_group(columns, warned="true", exits=True)),
         }
@@ -116,7 +115,7 @@ def _warning(db: Database) -> Any:
 def _warnings(db: Database) -> Staged:
     """DECAY_WARNING at the instant salience sank below the threshold; only what comes next changes."""
     state, policy = memory_state.c, policy_profiles.c
-    scores = evaluate(SQL, policy, state, state.due_at)
+    sunk = salience(SQL, policy, state, *parts(SQL, policy, state, state.due_at))
     next_at, next_rule = next_due(
         SQL,
         warning_at=literal(FAR, BigInteger),
@@ -133,8 +132,7 @@ def _warnings(db: Database) -> Staged:
             state.decay_profile,
             state.policy_id,
             state.policy_version,
-            scores.salience.label("salience"),
-            scores.confidence.label("confidence"),
+            sunk.label("salience"),
             policy.warning.label("threshold"),
             cast(next_at, BigInteger).label("next_at"),
             cast(next_rule, Text).label("next_rule"),

@@ -7,7 +7,7 @@ import json
 import math
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ebbtide.model import instant
 from ebbtide.model.errors import BadInput
@@ -29,9 +29,22 @@ from ebbtide.model.words import (
 
 SEMANTIC_VERSION = r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$"
 
-Unit = Annotated[float, Field(ge=0, le=1)]
-Rate = Annotated[float, Field(ge=0, le=100)]
-Days = Annotated[float, Field(gt=0, le=36_525)]
+
+def _number(low: float, high: float, *, whole: bool = False) -> Any:
+    """A number in a range; the error names the range. No text and no truth value is taken for one."""
+
+    def check(value: Any) -> Any:
+        good = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        if not good or not low <= value <= high:
+            raise ValueError(f"must be a {'whole ' if whole else ''}number from {low:g} to {high:g}")
+        return value
+
+    return BeforeValidator(check)
+
+
+Unit = Annotated[float, _number(0, 1)]
+Rate = Annotated[float, _number(0, 100)]
+Days = Annotated[float, _number(0.001, 36_525)]
 
 
 class _Strict(BaseModel):
@@ -46,9 +59,9 @@ class UseModifier(_Strict):
     """How the rate falls with use n: `logarithmic` λ/(1 + α·ln(n + 1)), `linear_capped` λ/min(cap, 1 + β·n)."""
 
     kind: RateByUse = RateByUse.NONE
-    alpha: Annotated[float, Field(ge=0, le=100)] = 0.0
-    beta: Annotated[float, Field(ge=0, le=100)] = 0.0
-    cap: Annotated[float, Field(ge=1, le=1000)] = 1.0
+    alpha: Annotated[float, _number(0, 100)] = 0.0
+    beta: Annotated[float, _number(0, 100)] = 0.0
+    cap: Annotated[float, _number(1, 1000)] = 1.0
     counts: Literal["accesses", "reinforcements"] = "reinforcements"
 
     @model_validator(mode="after")
@@ -72,12 +85,12 @@ class Profile(_Strict):
     rate: Rate = Field(alias="lambda")
     curve: Curve = Curve.EXPONENTIAL
     scale_days: Days = 1.0
-    decay: Annotated[float, Field(gt=0, le=1)] = 0.1542
+    decay: Annotated[float, _number(0.01, 1)] = 0.1542
     initial_stability_days: Days = 1.0
     by_use: UseModifier = UseModifier()
     clock: Clock = Clock.LAST_REINFORCED
     salience_floor: Unit = 0.0
-    floor_after: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    floor_after: Annotated[int, _number(0, 1_000_000, whole=True)] = 0
 
     @model_validator(mode="after")
     def _only_its_own(self) -> Self:
@@ -117,7 +130,7 @@ class Guard(_Strict):
     """A slot whose transitions exceed both limits is held for an operator."""
 
     max_fraction: Unit = 0.25
-    min_objects: Annotated[int, Field(ge=0)] = 20
+    min_objects: Annotated[int, _number(0, 1_000_000_000, whole=True)] = 20
 
 
 class RetentionMatch(_Strict):
@@ -125,7 +138,7 @@ class RetentionMatch(_Strict):
 
     object_types: tuple[ObjectType, ...] = ()
     epistemic_types: tuple[EpistemicType, ...] = ()
-    events: bool = False
+    events: Annotated[bool, Field(strict=True)] = False
     roles: tuple[Role, ...] = ()
     streams: tuple[str, ...] = ()
 
@@ -190,7 +203,7 @@ class Rank(_Strict):
     formula: Literal["product", "weighted_sum"] = "product"
     alpha: Unit = 0.5
     beta: Unit = 0.5
-    recency_base_per_hour: Annotated[float, Field(gt=0, le=1)] = 1.0
+    recency_base_per_hour: Annotated[float, _number(0.001, 1)] = 1.0
 
 
 _HOURS = instant.HOUR
@@ -221,13 +234,13 @@ class Params(_Strict):
     profiles: dict[DecayProfile, Profile] = {}
     mapping: dict[EpistemicType, DecayProfile] = {}
     conditional_while_unknown: DecayProfile = DecayProfile.RAPID
-    mu_multiplier: Annotated[float, Field(ge=0, le=10)] = 0.5
+    mu_multiplier: Annotated[float, _number(0, 10)] = 0.5
     rho: Rate = 0.10
-    observed_grace_days: Annotated[float, Field(ge=0, le=36_525)] = 180
+    observed_grace_days: Annotated[float, _number(0, 36_525)] = 180
     tier_thresholds: TierThresholds = TierThresholds()
     on_reinforce: OnReinforce = OnReinforce.RESTORE
-    restore_grace_days: Annotated[float, Field(ge=0, le=36_525)] = 7
-    schedule: dict[str, Annotated[float, Field(gt=0, le=8766)]] = {}
+    restore_grace_days: Annotated[float, _number(0, 36_525)] = 7
+    schedule: dict[str, Annotated[float, _number(1 / 60, 8766)]] = {}
     guard: Guard = Guard()
     retention: tuple[RetentionRule, ...] = ()
     reinforcement: Reinforcement = Reinforcement()

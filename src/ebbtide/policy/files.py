@@ -25,6 +25,8 @@ def load(path: Path) -> Policy:
         raise BadInput(f"cannot be read: {error}", file=str(path)) from error
     try:
         data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except RecursionError as error:
+        raise BadInput("is nested too deeply", file=str(path)) from error
     except ValueError as error:
         raise BadInput(
             f"is not valid {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}", file=str(path)
