@@ -79,7 +79,7 @@ BAD_PARAMS = [
     (
         medium(curve="fsrs", initial_stability_days=-1),
         "params.profiles.MEDIUM.initial_stability_days",
-        "than 0",
+        "from 0.001 to 36525",
     ),
     (medium(scale_days=7), "params.profiles.MEDIUM", "scale_days would not be read with curve exponential"),
     (

@@ -106,13 +106,14 @@ def staged(
         layer = db.fence(select(*layer.c, hashed.label(f"hash_{place}")))
     table = temporary(name, layer)
     columns, last = table.c, len(plans) - 1
+    found = db.in_place(table, memory_state, NAMESPACE).c
     return Staged(
         table,
         insert(table).from_select([column.name for column in columns], select(*layer.c)),
         tuple(_append(columns, plan, place, len(plans)) for place, plan in enumerate(plans)),
         update(memory_state)
-        .where(memory_state.c.namespace_id == NAMESPACE, memory_state.c.object_id == columns.object_id)
-        .values(version=columns.version + len(plans), head_hash=columns[f"hash_{last}"], **fold(columns)),
+        .where(memory_state.c.namespace_id == NAMESPACE, memory_state.c.object_id == found.object_id)
+        .values(version=found.version + len(plans), head_hash=found[f"hash_{last}"], **fold(found)),
     )
 
 

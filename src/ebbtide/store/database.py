@@ -121,6 +121,10 @@ class Database(ABC):
         """Inserts rows or, where the primary key is there, overwrites all other columns."""
 
     @abstractmethod
+    def in_place(self, staged: Table, target: Table, namespace: Any) -> Any:
+        """Staged rows in the order in which an UPDATE of a table's rows of the same `object_id` is quick."""
+
+    @abstractmethod
     def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """`column` is one of any number of values."""
 
