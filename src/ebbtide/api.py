@@ -101,10 +101,16 @@ class Ebbtide:
     # Setting up
 
     def init(self) -> tuple[str | None, str]:
-        """Creates or migrates the schema and the audit views; the migration before and after."""
+        """Creates or migrates the schema, makes the audit views anew and registers the policies at hand.
+
+        The migration before and after. One transaction: a migration that fails leaves the store as it was.
+        """
         with self.store.db.connect() as connection, connection.begin():
             result = self.store.migrate(connection)
             views.install(self.store.db, connection)
+            shelf = Shelf(connection)
+            for policy, _ in self._library.values():
+                shelf.put(STORE_WIDE, policy, self._clock())
         self.store.checkpoint()
         return result
 

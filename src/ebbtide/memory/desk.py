@@ -21,7 +21,7 @@ from ebbtide.model.errors import Conflict, Refused
 from ebbtide.model.identity import id_of_entry, id_of_ref, id_of_stream, uuid8
 from ebbtide.model.words import ActorType, OpType
 from ebbtide.policy.document import Policy
-from ebbtide.project.shelf import STORE_WIDE, Shelf
+from ebbtide.project.shelf import Shelf
 from ebbtide.project.writer import NONCE, Request, Writer, content_hash
 from ebbtide.store.database import Database
 from ebbtide.store.tables import contents, event_log, refusals
@@ -92,7 +92,6 @@ class Desk:
             writer = Writer(self._db, self._connection, namespace, now=self._clock, entropy=self._entropy)
             self._writers[namespace] = writer
             if writer.head.policy_id is None:
-                self.shelf.put(STORE_WIDE, self._default_policy, self._clock)
                 self.assign(writer, self._default_policy, begins_at, "ebbtide", ActorType.SYSTEM_PROCESS)
 
     def assign(self, writer: Writer, policy: Policy, at: int, actor: str, actor_type: str) -> Entry:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, select
+from sqlalchemy.dialects.postgresql import insert as insert_or_skip
 
 from ebbtide.decay.segment import Terms
 from ebbtide.model.errors import Conflict, NotFound
@@ -45,22 +46,29 @@ class Shelf:
         return None if document is None else Policy.model_validate(json.loads(document))
 
     def put(self, namespace: str, policy: Policy, now: int) -> bool:
-        """Registers a version; False where it is there already with the same content. Other content is refused."""
+        """Registers a version; False where it is there already with the same content. Other content is refused.
+
+        Of two that register the same version at once, the second waits for the first.
+        """
         known = self.find(namespace, policy.id, policy.version)
-        if known is not None:
-            if known != policy:
-                raise Conflict(
-                    f"{policy.name} is registered with other content: a version never changes, give it a new one",
-                    rule="policy_immutable",
-                )
-            return False
         key = {"namespace_id": namespace, "policy_id": policy.id, "policy_version": policy.version}
-        self._connection.execute(insert(policies).values(**key, document=policy.canonical(), registered_at=now))
-        profiles = [
-            {**key, "decay_profile": name, **asdict(numbers)} for name, numbers in Terms.of(policy).by_profile.items()
-        ]
-        self._connection.execute(insert(policy_profiles), profiles)
-        return True
+        if known is None:
+            self._connection.execute(
+                insert_or_skip(policies).on_conflict_do_nothing(),
+                {**key, "document": policy.canonical(), "registered_at": now},
+            )
+            profiles = [
+                {**key, "decay_profile": name, **asdict(numbers)}
+                for name, numbers in Terms.of(policy).by_profile.items()
+            ]
+            self._connection.execute(insert_or_skip(policy_profiles).on_conflict_do_nothing(), profiles)
+        found = known or self.find(namespace, policy.id, policy.version)
+        if found != policy:
+            raise Conflict(
+                f"{policy.name} is registered with other content: a version never changes, give it a new one",
+                rule="policy_immutable",
+            )
+        return known is None
 
     def registered(self) -> list[Policy]:
         """All versions registered store-wide."""
