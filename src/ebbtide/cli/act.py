@@ -1,4 +1,7 @@
-"""The commands by which a caller acts on one memory."""
+"""The commands by which a caller acts on one memory.
+
+Typer reads a command's options off its signature; commands that take the same ones are made from one.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ebbtide.api import Ebbtide
 from ebbtide.cli import output
 from ebbtide.cli.options import (
     Actor,
@@ -28,48 +32,110 @@ from ebbtide.memory.read import Memory
 
 Session = Annotated[str | None, typer.Option("--session", help="The session it happened in", show_default=False)]
 Evidence = Annotated[
-    list[str] | None,
-    typer.Option(help="An event or memory that shows it; may be repeated", show_default=False),
+    list[str] | None, typer.Option(help="An event or memory that shows it; may be repeated", show_default=False)
 ]
 Restoring = Annotated[bool, typer.Option("--restore", help="Bring it back first if it is archived")]
 
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (access, reinforce, penalise, pin, unpin, supersede, restore):
-        app.command()(command)
+    app.command()(access)
+    app.command("reinforce")(
+        _signal(
+            Ebbtide.reinforce,
+            "Say that a memory was of use: its clock starts again and its scores rise.",
+            "Signals: REFERENCED, CONFIRMED, TASK_COMPLETED_WITH, CORROBORATED_BY_EXTERNAL.",
+            "ebb reinforce home-1 --signal CONFIRMED --namespace maya",
+        )
+    )
+    app.command("penalise")(
+        _signal(
+            Ebbtide.penalise,
+            "Say that a memory was wrong, or of no use: its scores fall.",
+            "Signals: CORRECTED, CONTRADICTED_BY_OBSERVATION, TASK_FAILED_WITH, IGNORED_REPEATEDLY, UNUSED.",
+            "ebb penalise home-1 --signal CORRECTED --namespace maya",
+        )
+    )
+    for name, call, does in (
+        ("pin", Ebbtide.pin, "Stop a memory's time: nothing automatic touches it, and it shows salience 1."),
+        ("unpin", Ebbtide.unpin, "Let a pinned memory's time go on from where it stood."),
+        ("restore", Ebbtide.restore, "Bring an archived memory back."),
+    ):
+        app.command(name)(_plain(call, does, f"ebb {name} allergy --namespace maya"))
+    app.command()(supersede)
 
 
 def _act(
-    call: Callable[..., Memory],
-    obj: str,
-    format: Format,
-    *,
-    namespace: str | None,
-    actor: str | None,
-    actor_type: str | None,
-    at: str | None,
-    expected: int | None,
-    **fields: Any,
+    ebb: Ebbtide, call: Callable[..., Memory], obj: str, format: Format, *, who: dict[str, Any], **fields: Any
 ) -> None:
+    """Makes one request and prints the memory as it is then."""
     settings = read()
-    given = {"expected_version": expected, **fields}
     memory = call(
+        ebb,
         obj,
-        namespace=namespace_of(namespace),
-        actor=actor or settings.actor,
-        actor_type=actor_type or settings.actor_type,
-        at=at,
-        **{name: value for name, value in given.items() if value not in (None, [], False)},
+        namespace=namespace_of(who["namespace"]),
+        actor=who["actor"] or settings.actor,
+        actor_type=who["actor_type"] or settings.actor_type,
+        at=who["at"],
+        **{name: value for name, value in fields.items() if value not in (None, [], False)},
     )
     if format == Format.JSON:
         output.document(memory)
-    else:
-        due = f"; next: {memory.due_rule} at {memory.due_at:%Y-%m-%d %H:%M} UTC" if memory.due_at else ""
-        sys.stdout.write(
-            f"{memory.ref or memory.id}: {output.state_of(memory)}, salience {memory.salience:.3f}, "
-            f"confidence {memory.confidence:.3f}{due}\n"
-        )
+        return
+    due = f"; next: {memory.due_rule} at {memory.due_at:%Y-%m-%d %H:%M} UTC" if memory.due_at else ""
+    sys.stdout.write(
+        f"{memory.ref or memory.id}: {output.state_of(memory)}, salience {memory.salience:.3f}, "
+        f"confidence {memory.confidence:.3f}{due}\n"
+    )
+
+
+def _plain(call: Callable[..., Memory], does: str, example: str) -> Callable[..., None]:
+    """A command that takes a memory and a reason."""
+
+    def command(
+        obj: Object,
+        reason: Reason = None,
+        namespace: Namespace = None,
+        actor: Actor = None,
+        actor_type: ActorType = None,
+        at: At = None,
+        expected: Expected = None,
+        url: Url = None,
+        format: Output = Format.TABLE,
+    ) -> None:
+        who = {"namespace": namespace, "actor": actor, "actor_type": actor_type, "at": at}
+        with opened(url) as ebb:
+            _act(ebb, call, obj, format, who=who, expected_version=expected, reason=reason)
+
+    command.__doc__ = f"{does}\n\n    Example: {example}\n    "
+    return command
+
+
+def _signal(call: Callable[..., Memory], does: str, signals: str, example: str) -> Callable[..., None]:
+    """A command that takes a memory and a signal."""
+
+    def command(
+        obj: Object,
+        signal: Annotated[str, typer.Option(help="What happened")],
+        session: Session = None,
+        evidence: Evidence = None,
+        restore: Restoring = False,
+        reason: Reason = None,
+        namespace: Namespace = None,
+        actor: Actor = None,
+        actor_type: ActorType = None,
+        at: At = None,
+        expected: Expected = None,
+        url: Url = None,
+        format: Output = Format.TABLE,
+    ) -> None:
+        who = {"namespace": namespace, "actor": actor, "actor_type": actor_type, "at": at}
+        fields = {"signal": signal, "session_id": session, "evidence": evidence, "restore": restore, "reason": reason}
+        with opened(url) as ebb:
+            _act(ebb, call, obj, format, who=who, expected_version=expected, **fields)
+
+    command.__doc__ = f"{does}\n\n    {signals}\n\n    Example: {example}\n    "
+    return command
 
 
 def access(
@@ -78,7 +144,6 @@ def access(
     actor: Actor = None,
     actor_type: ActorType = None,
     at: At = None,
-    expected: Expected = None,
     url: Url = None,
     format: Output = Format.TABLE,
 ) -> None:
@@ -86,152 +151,9 @@ def access(
 
     Example: ebb access home-1 --namespace maya
     """
+    who = {"namespace": namespace, "actor": actor, "actor_type": actor_type, "at": at}
     with opened(url) as ebb:
-        _act(
-            ebb.access,
-            obj,
-            format,
-            namespace=namespace,
-            actor=actor,
-            actor_type=actor_type,
-            at=at,
-            expected=expected,
-        )
-
-
-def reinforce(
-    obj: Object,
-    signal: Annotated[str, typer.Option(help="REFERENCED, CONFIRMED, TASK_COMPLETED_WITH or CORROBORATED_BY_EXTERNAL")],
-    session: Session = None,
-    evidence: Evidence = None,
-    restore: Restoring = False,
-    reason: Reason = None,
-    namespace: Namespace = None,
-    actor: Actor = None,
-    actor_type: ActorType = None,
-    at: At = None,
-    expected: Expected = None,
-    url: Url = None,
-    format: Output = Format.TABLE,
-) -> None:
-    """Say that a memory was of use: its clock starts again and its scores rise.
-
-    Example: ebb reinforce home-1 --signal CONFIRMED --namespace maya
-    """
-    with opened(url) as ebb:
-        _act(
-            ebb.reinforce,
-            obj,
-            format,
-            namespace=namespace,
-            actor=actor,
-            actor_type=actor_type,
-            at=at,
-            expected=expected,
-            signal=signal,
-            session_id=session,
-            evidence=evidence,
-            restore=restore,
-            reason=reason,
-        )
-
-
-def penalise(
-    obj: Object,
-    signal: Annotated[
-        str,
-        typer.Option(help="CORRECTED, CONTRADICTED_BY_OBSERVATION, TASK_FAILED_WITH, IGNORED_REPEATEDLY or UNUSED"),
-    ],
-    session: Session = None,
-    evidence: Evidence = None,
-    restore: Restoring = False,
-    reason: Reason = None,
-    namespace: Namespace = None,
-    actor: Actor = None,
-    actor_type: ActorType = None,
-    at: At = None,
-    expected: Expected = None,
-    url: Url = None,
-    format: Output = Format.TABLE,
-) -> None:
-    """Say that a memory was wrong, or of no use: its scores fall.
-
-    Example: ebb penalise home-1 --signal CORRECTED --namespace maya
-    """
-    with opened(url) as ebb:
-        _act(
-            ebb.penalise,
-            obj,
-            format,
-            namespace=namespace,
-            actor=actor,
-            actor_type=actor_type,
-            at=at,
-            expected=expected,
-            signal=signal,
-            session_id=session,
-            evidence=evidence,
-            restore=restore,
-            reason=reason,
-        )
-
-
-def pin(
-    obj: Object,
-    reason: Reason = None,
-    namespace: Namespace = None,
-    actor: Actor = None,
-    actor_type: ActorType = None,
-    at: At = None,
-    expected: Expected = None,
-    url: Url = None,
-    format: Output = Format.TABLE,
-) -> None:
-    """Stop a memory's time: nothing automatic touches it, and it shows salience 1.
-
-    Example: ebb pin allergy --namespace maya
-    """
-    with opened(url) as ebb:
-        _act(
-            ebb.pin,
-            obj,
-            format,
-            namespace=namespace,
-            actor=actor,
-            actor_type=actor_type,
-            at=at,
-            expected=expected,
-            reason=reason,
-        )
-
-
-def unpin(
-    obj: Object,
-    reason: Reason = None,
-    namespace: Namespace = None,
-    actor: Actor = None,
-    actor_type: ActorType = None,
-    at: At = None,
-    expected: Expected = None,
-    url: Url = None,
-    format: Output = Format.TABLE,
-) -> None:
-    """Let a pinned memory's time go on from where it stood.
-
-    Example: ebb unpin allergy --namespace maya
-    """
-    with opened(url) as ebb:
-        _act(
-            ebb.unpin,
-            obj,
-            format,
-            namespace=namespace,
-            actor=actor,
-            actor_type=actor_type,
-            at=at,
-            expected=expected,
-            reason=reason,
-        )
+        _act(ebb, Ebbtide.access, obj, format, who=who)
 
 
 def supersede(
@@ -253,48 +175,7 @@ def supersede(
 
     Example: ebb supersede home-1 --value "Maya lives in Paris." --ref home-2 --namespace maya
     """
+    who = {"namespace": namespace, "actor": actor, "actor_type": actor_type, "at": at}
+    fields = {"value": value, "ref": ref, "salience": salience, "evidence": evidence, "reason": reason}
     with opened(url) as ebb:
-        _act(
-            ebb.supersede,
-            obj,
-            format,
-            namespace=namespace,
-            actor=actor,
-            actor_type=actor_type,
-            at=at,
-            expected=expected,
-            value=value,
-            ref=ref,
-            salience=salience,
-            evidence=evidence,
-            reason=reason,
-        )
-
-
-def restore(
-    obj: Object,
-    reason: Reason = None,
-    namespace: Namespace = None,
-    actor: Actor = None,
-    actor_type: ActorType = None,
-    at: At = None,
-    expected: Expected = None,
-    url: Url = None,
-    format: Output = Format.TABLE,
-) -> None:
-    """Bring an archived memory back.
-
-    Example: ebb restore climbing --namespace maya
-    """
-    with opened(url) as ebb:
-        _act(
-            ebb.restore,
-            obj,
-            format,
-            namespace=namespace,
-            actor=actor,
-            actor_type=actor_type,
-            at=at,
-            expected=expected,
-            reason=reason,
-        )
+        _act(ebb, Ebbtide.supersede, obj, format, who=who, expected_version=expected, **fields)

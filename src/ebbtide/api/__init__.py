@@ -1,0 +1,17 @@
+"""Ebbtide as a Python object: open a store, ask of memory, let time pass, read."""
+
+from ebbtide.api.asking import DEFAULT_POLICY, Asking
+from ebbtide.api.opened import Progress, When, system_clock
+from ebbtide.api.policies import Policies
+
+
+class Ebbtide(Asking, Policies):
+    """A store of memory. Every call is a unit of work of its own: on return it is committed, or nothing of it is.
+
+    `url` names the store, `wait` is how many seconds a busy one is waited for, `policies` a folder of policy files
+    beside the built-in ones. `clock` (µs since 1970) and `entropy` come from outside where a caller needs them to;
+    `chunk_size` is the number of objects that one transaction of a pass covers. Errors are `EbbtideError`s.
+    """
+
+
+__all__ = ["DEFAULT_POLICY", "Ebbtide", "Progress", "When", "system_clock"]

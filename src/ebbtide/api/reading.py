@@ -1,0 +1,93 @@
+"""Reading: memories, their histories, the state of the store and its run ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+
+from ebbtide.api.opened import Opened, When, micros
+from ebbtide.audit.status import Status, status
+from ebbtide.memory import read
+from ebbtide.memory.decide import id_of
+from ebbtide.memory.read import LogEntry, Memory
+from ebbtide.memory.requests import DEFAULT_NAMESPACE
+from ebbtide.model.errors import BadInput, NotFound
+from ebbtide.organise.run import Run
+from ebbtide.store.tables import organiser_runs
+
+
+class Reading(Opened):
+    """What is there, and what was. Reading records nothing."""
+
+    def memories(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        as_of: When = None,
+        known_at: When = None,
+        everything: bool = False,
+        limit: int | None = None,
+    ) -> list[Memory]:
+        """The memories eligible for retrieval, or all, most salient first; as of an instant, as known at another."""
+        return self._read(namespace, as_of, known_at, everything=everything, limit=limit)
+
+    def memory(
+        self,
+        obj: UUID | str,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        as_of: When = None,
+        known_at: When = None,
+    ) -> Memory:
+        """One memory, by id or ref."""
+        found = self._read(namespace, as_of, known_at, only=id_of(namespace, str(obj)))
+        if not found:
+            raise NotFound(f"there is no memory {str(obj)!r} in namespace {namespace!r}", object=str(obj))
+        return found[0]
+
+    def _read(self, namespace: str, as_of: When, known_at: When, **options: Any) -> list[Memory]:
+        with self.store.begin() as connection:
+            return read.memories(
+                self.store.db,
+                connection,
+                namespace,
+                now=self._clock(),
+                as_of=micros(as_of, "as-of"),
+                known_at=micros(known_at, "known-at"),
+                **options,
+            )
+
+    def history(self, obj: UUID | str, *, namespace: str = DEFAULT_NAMESPACE, known_at: When = None) -> list[LogEntry]:
+        """The entries of one memory, oldest first."""
+        with self.store.begin() as connection:
+            found = read.history(connection, namespace, id_of(namespace, str(obj)), micros(known_at, "known-at"))
+        if not found:
+            raise NotFound(f"there is no memory {str(obj)!r} in namespace {namespace!r}", object=str(obj))
+        return found
+
+    def status(self, *, namespace: str | None = None) -> Status:
+        """Memories by state and profile, and each task's last and next run."""
+        with self.store.begin() as connection:
+            return status(connection, namespace, self._clock())
+
+    def runs(self, *, namespace: str | None = None, limit: int = 50) -> list[Run]:
+        """The run ledger, newest slot first."""
+        query = select(organiser_runs).order_by(organiser_runs.c.slot.desc(), organiser_runs.c.task).limit(limit)
+        if namespace is not None:
+            query = query.where(organiser_runs.c.namespace_id == namespace)
+        with self.store.begin() as connection:
+            return [Run.from_row(row._mapping) for row in connection.execute(query)]
+
+    def run(self, run_id: UUID | str) -> Run:
+        """One run of the ledger."""
+        try:
+            wanted = UUID(str(run_id))
+        except ValueError as error:
+            raise BadInput(f"{run_id!r} is no run id: `ebb runs list` shows them") from error
+        with self.store.begin() as connection:
+            row = connection.execute(select(organiser_runs).where(organiser_runs.c.run_id == wanted)).first()
+        if row is None:
+            raise NotFound(f"there is no run {run_id}: `ebb runs list` shows them")
+        return Run.from_row(row._mapping)
