@@ -23,8 +23,7 @@ CHANGES = {
     "truncate among others": "TRUNCATE contents, {table}",
     "upsert": "INSERT INTO {table} SELECT * FROM {table} ON CONFLICT ON CONSTRAINT {table}_pkey "
     "DO UPDATE SET namespace_id = 'other'",
-    "merge": "MERGE INTO {table} t USING {table} s ON t.namespace_id = s.namespace_id "
-    "WHEN MATCHED THEN DELETE",
+    "merge": "MERGE INTO {table} t USING {table} s ON t.namespace_id = s.namespace_id WHEN MATCHED THEN DELETE",
 }
 BELIEF = {"op": "ASSERT", "object_type": "FACT", "epistemic_type": "ASSERTED", "source_type": "USER_STATED"}
 

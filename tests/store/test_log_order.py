@@ -78,8 +78,7 @@ def take(desk: Desk, clock, request: dict) -> None:
 def comes_to_wait(ebb: Ebbtide, future: Future) -> bool:
     """Watches until a session of this database waits for a lock, or the future is done without having to."""
     waiting = text(
-        "SELECT count(*) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and not future.done():

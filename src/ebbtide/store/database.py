@@ -178,6 +178,10 @@ class Database(ABC):
         """The database's clock as an instant."""
 
     @abstractmethod
+    def lock_schema(self, connection: Connection) -> None:
+        """Keeps other migrations out until the transaction ends."""
+
+    @abstractmethod
     def lock_clause(self, select: Any) -> Any:
         """The select that locks the rows it reads until the transaction ends."""
 

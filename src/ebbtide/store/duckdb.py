@@ -113,12 +113,15 @@ class DuckDB(Database):
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
-        with self._lock:
-            connection = self._open()
-            try:
+        if not self._lock.acquire(timeout=self._wait):
+            raise StoreUnavailable(
+                f"{self._path} is in use by another thread of this process; waited {self._wait:g} s: try again"
+            )
+        try:
+            with self._open() as connection:
                 yield connection
-            finally:
-                connection.close()
+        finally:
+            self._lock.release()
 
     def _open(self) -> Connection:
         """Waits for another process to let go of the file, with jitter, then says who holds it."""
@@ -217,6 +220,9 @@ class DuckDB(Database):
 
     def now(self) -> ColumnElement[int]:
         return func.epoch_us(func.get_current_timestamp(), type_=BigInteger)
+
+    def lock_schema(self, connection: Connection) -> None:
+        """Nothing to do: the file is this process's alone."""
 
     def lock_clause(self, select: Any) -> Any:
         return select

@@ -27,14 +27,18 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
+    select,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from ebbtide.model.errors import StoreUnavailable
 from ebbtide.store.database import Database, Row
+
+MIGRATION = 0x65626274
+"""The advisory lock that one migration at a time holds."""
 
 _TYPES: dict[type, str] = {
     BigInteger: "bigint",
@@ -58,7 +62,11 @@ class PostgreSQL(Database):
         self._engine = create_engine(
             url,
             pool_pre_ping=True,
-            connect_args={"connect_timeout": max(2, round(wait)), "application_name": "ebbtide"},
+            connect_args={
+                "connect_timeout": max(2, round(wait)),
+                "application_name": "ebbtide",
+                "options": f"-c lock_timeout={max(1, round(wait * 1000))}",
+            },
         )
 
     def engine(self) -> Engine:
@@ -73,8 +81,12 @@ class PostgreSQL(Database):
             raise StoreUnavailable(
                 f"PostgreSQL at {self._where} cannot be reached ({reason}): check --url and that the server runs"
             ) from error
-        with connection:
-            yield connection
+        try:
+            with connection:
+                yield connection
+        except OperationalError as error:
+            reason = str(error.orig).strip().splitlines()[0]
+            raise StoreUnavailable(f"PostgreSQL at {self._where}: {reason}; nothing was written: try again") from error
 
     def bulk_insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         if not rows:
@@ -145,6 +157,9 @@ class PostgreSQL(Database):
     def now(self) -> ColumnElement[int]:
         seconds = func.date_part("epoch", func.statement_timestamp(), type_=Double)
         return cast(func.round(seconds * literal(1e6, Double)), BigInteger)
+
+    def lock_schema(self, connection: Connection) -> None:
+        connection.execute(select(func.pg_advisory_xact_lock(MIGRATION)))
 
     def lock_clause(self, select: Any) -> Any:
         return select.with_for_update()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,6 +19,9 @@ from ebbtide.policy.files import shipped
 from ebbtide.store.database import Database
 from ebbtide.store.duckdb import DuckDB
 from ebbtide.store.postgres import PostgreSQL
+
+_migrating = threading.Lock()
+"""Alembic keeps what it works on in its modules: one thread at a time."""
 
 DEFAULT_URL = "duckdb:///ebbtide.duckdb"
 
@@ -82,10 +86,12 @@ class Store:
 
     def migrate(self, connection: Connection) -> tuple[str | None, str]:
         """Brings the schema up to date within the caller's transaction; the revisions before and after."""
-        before = self._revision(connection)
-        config = self._config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        self.db.lock_schema(connection)
+        with _migrating:
+            before = self._revision(connection)
+            config = self._config()
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
         return before, self.head_revision()
 
     def head_revision(self) -> str:
