@@ -231,6 +231,8 @@ def upgrade() -> None:
         big("reinforce_count"),
         flag("pinned"),
         flag("held"),
+        flag("frozen"),
+        big("thaws_at", nullable=True),
         big("stopped_at", nullable=True),
         key=("object_id",),
     )

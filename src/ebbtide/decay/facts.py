@@ -32,7 +32,10 @@ from ebbtide.policy.document import RetentionRule
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The values an object has at an instant of its own time, before the next segment takes them over."""
+    """The values an object has at an instant of its own time, before the next segment takes them over.
+
+    That segment begins at `at`, but not before a freeze that ends by itself has ended.
+    """
 
     at: int
     age: int
@@ -47,7 +50,13 @@ def standing(state: MemoryState, terms: Terms, at: int) -> Standing:
     """How an object stands at an instant: parts, scores and age, unmoved where time stands still."""
     here = _here(state, at)
     scores = evaluate(SCALAR, terms.by_profile[state.decay_profile], state, here)
-    return Standing(here, state.segment_age + max(0, here - state.segment_at), scores)
+    age = state.segment_age + max(0, here - state.segment_at)
+    begins = here if state.stopped_at is not None or not _frozen_at(state, at) else state.segment_at
+    return Standing(begins, age, scores)
+
+
+def _frozen_at(state: MemoryState, at: int) -> bool:
+    return state.frozen and (state.thaws_at is None or at < state.thaws_at)
 
 
 def shown(state: MemoryState, terms: Terms, at: int) -> tuple[float, float]:
@@ -93,16 +102,19 @@ def _expiry(state: MemoryState, terms: Terms, at: int) -> int | None:
     return found
 
 
-def with_future(state: MemoryState, terms: Terms, at: int) -> MemoryState:
-    """The state with its next rules worked out from the segment that begins at `at`."""
+def with_future(state: MemoryState, terms: Terms, at: int, begin: int | None = None) -> MemoryState:
+    """The state with its next rules worked out as of `at`, from where its segment begins, or from `begin`."""
     expires_at = _expiry(state, terms, at)
     if state.active and not state.standing:
         grace = round(terms.policy.params.restore_grace_days * DAY)
+        numbers = terms.by_profile[state.decay_profile]
+        starts = max(at, state.segment_at)
+        sunk = evaluate(SCALAR, numbers, state, starts).salience < numbers.warning
         found = future(
-            terms.by_profile[state.decay_profile],
+            numbers,
             state,
-            begin=at,
-            warned=state.warned,
+            begin=starts if begin is None else begin,
+            warned=state.warned and sunk,
             keep_until=None if state.restored_at is None else state.restored_at + grace,
             expires_at=expires_at,
         )
@@ -280,22 +292,53 @@ def pinned(state: MemoryState, terms: Terms, at: int) -> MemoryState:
 
 
 def unpinned(state: MemoryState, terms: Terms, at: int) -> MemoryState:
-    """Lets time go on: the next segment takes parts and age as they stood. An unpinned object at 1.0 decays."""
+    """Lets time go on, unless it is frozen too. An unpinned object at 1.0 decays."""
     if not state.pinned:
         return state
-    if not state.active:
-        new = replace(state, pinned=False)
-        return _expiring_from(with_future(scored(new, terms, at), terms, at), at)
-    now = standing(state, terms, at)
-    kept = max(0, state.confidence_from - now.at)
-    new = replace(
-        _segment(state, now, age=now.age),
-        pinned=False,
+    return _expiring_from(_going_on(replace(state, pinned=False), state, terms, at), at)
+
+
+def frozen(state: MemoryState, terms: Terms, at: int, until: int | None) -> MemoryState:
+    """Stops the object's time until an instant, at which it goes on by itself, or until it is thawed."""
+    return _going_on(replace(state, frozen=True, thaws_at=until), state, terms, at)
+
+
+def thawed(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+    """Lets a frozen object's time go on, unless it is pinned too."""
+    return _going_on(replace(state, frozen=False, thaws_at=None), state, terms, at) if state.frozen else state
+
+
+def _going_on(new: MemoryState, old: MemoryState, terms: Terms, at: int) -> MemoryState:
+    """What becomes of an object's time once its marks have changed.
+
+    Where it goes on, now or when a freeze ends, the next segment takes parts and age as they stood, and what was left
+    of a confidence that does not age yet.
+    """
+    if not new.active or new.pinned:
+        return with_future(scored(new, terms, at), terms, at)
+    if new.frozen and new.thaws_at is None:
+        return with_future(scored(replace(new, stopped_at=_here(old, at)), terms, at), terms, at)
+    stood = standing(old, terms, at)
+    resumes = new.thaws_at if new.thaws_at is not None and new.thaws_at > at else at
+    resumed = replace(
+        _segment(new, stood, age=stood.age),
         stopped_at=None,
-        segment_at=at,
-        confidence_from=at + kept,
+        segment_at=resumes,
+        confidence_from=resumes + max(0, old.confidence_from - stood.at),
     )
-    return _expiring_from(with_future(scored(new, terms, at), terms, at), at)
+    return with_future(scored(resumed, terms, at), terms, at)
+
+
+def held(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+    """A legal hold: nothing may erase the object, and its ttl does not end while it lasts."""
+    return with_future(replace(state, held=True), terms, at, begin=state.segment_at)
+
+
+def released(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+    """Ends a hold; a ttl that ended meanwhile ends now."""
+    if not state.held:
+        return state
+    return _expiring_from(with_future(replace(state, held=False), terms, at, begin=state.segment_at), at)
 
 
 def _expiring_from(state: MemoryState, at: int) -> MemoryState:

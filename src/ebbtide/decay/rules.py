@@ -141,8 +141,7 @@ def future(
     `warned` says that this object was warned and began no segment at or above the threshold since; `keep_until` is
     the end of a restore's grace, before which nothing but the ttl moves it out of ACTIVE.
     """
-    still_warned = warned and evaluate(SCALAR, p, s, begin).salience < p.warning
-    warning_at = None if still_warned else sinks_below(p, s, p.warning, begin)
+    warning_at = None if warned else sinks_below(p, s, p.warning, begin)
     sunk_at = sinks_below(p, s, p.archive, begin)
     doubted_at = doubted_below(p, s, p.deprecate_by_confidence, begin)
     exits = [at for at in (sunk_at, doubted_at) if at is not None]
@@ -151,7 +150,7 @@ def future(
     if exit_at is not None:
         there = evaluate(SCALAR, p, s, exit_at)
         rule = Rule(exit_rule(SCALAR, p, there.salience, there.confidence))
-    return earliest(warning_at, exit_at, rule, expires_at, still_warned)
+    return earliest(warning_at, exit_at, rule, expires_at, warned)
 
 
 FAR = 1 << 62

@@ -73,6 +73,8 @@ def _segments(policy: Policy, which: Any, at: int) -> Select[Any]:
     s, o, old = memory_state.c, memory_objects.c, policy_profiles.alias("old_terms")
     begin = func.greatest(literal(at, BigInteger), s.fact_at, type_=BigInteger)
     here = func.coalesce(s.stopped_at, begin, type_=BigInteger)
+    # A segment that begins when a freeze ends still begins then.
+    starts = func.coalesce(s.stopped_at, func.greatest(begin, s.segment_at), type_=BigInteger)
     decaying, boost = parts(SQL, old.c, s, here)
     profile = _profile(policy)
     stabilities = [
@@ -91,12 +93,12 @@ def _segments(policy: Policy, which: Any, at: int) -> Select[Any]:
             s.salience.label("old_salience"),
             s.confidence.label("old_confidence"),
             begin.label("begin"),
-            here.label("segment_at"),
+            starts.label("segment_at"),
             (s.segment_age + func.greatest(literal(0, BigInteger), here - s.segment_at)).label("segment_age"),
             decimals9(SQL, decaying).label("decaying"),
             decimals9(SQL, boost).label("boost"),
             confidence(SQL, old.c, s, here).label("confidence_base"),
-            func.greatest(here, s.confidence_from, type_=BigInteger).label("confidence_from"),
+            func.greatest(starts, s.confidence_from, type_=BigInteger).label("confidence_from"),
             s.baseline,
             s.centrality,
             cast(stability, Double).label("stability"),

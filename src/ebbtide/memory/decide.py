@@ -204,6 +204,8 @@ class Decision:
                 reinforce_count=0,
                 pinned=False,
                 held=False,
+                frozen=False,
+                thaws_at=None,
                 stopped_at=None,
             ),
             terms,

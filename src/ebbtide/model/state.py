@@ -43,7 +43,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "due": ("due_at", "due_rule", "exit_at", "exit_rule", "expires_at", "warned"),
     "clocks": ("accessed_at", "reinforced_at", "modified_at", "restored_at"),
     "counts": ("access_count", "reinforce_count"),
-    "flags": ("pinned", "held", "stopped_at"),
+    "flags": ("pinned", "held", "frozen", "thaws_at", "stopped_at"),
 }
 """Columns that are always written together, by the name they have in an entry's `after`."""
 
@@ -58,7 +58,8 @@ class MemoryState:
     `decaying`, `boost`, `confidence_base`, `confidence_from` and `segment_age` are the segment's d0, b0, c0,
     g and a0 at `segment_at`. Time stands still from `stopped_at` on where that is set: pinned, or no longer ACTIVE.
     `due_at` and `due_rule` are the next rule; `exit_at` and `exit_rule` the one by which decay would move the
-    object out of ACTIVE, which a warning leaves as it is. `fact_at` is when the last fact or transition took effect.
+    object out of ACTIVE, which a warning leaves as it is. A `frozen` object's time goes on at `thaws_at`, where the
+    segment begins, or stands until it is thawed. `fact_at` is when the last fact or transition took effect.
     """
 
     namespace_id: str
@@ -116,6 +117,8 @@ class MemoryState:
 
     pinned: bool
     held: bool
+    frozen: bool
+    thaws_at: int | None
     stopped_at: int | None
 
     @property

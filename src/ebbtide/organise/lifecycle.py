@@ -200,6 +200,8 @@ def _moved(columns: Columns) -> Mapping[str, Any]:
             flags=json_of(
                 pinned=literal("false", Text),
                 held=case((columns.held, "true"), else_="false"),
+                frozen=case((columns.frozen, "true"), else_="false"),
+                thaws_at=whole(columns.thaws_at),
                 stopped_at=whole(columns.due_at),
             ),
         ),
@@ -227,6 +229,8 @@ def _transitions(db: Database) -> Staged:
                 state.expires_at,
                 state.warned,
                 state.held,
+                state.frozen,
+                state.thaws_at,
                 state.salience.label("old_salience"),
                 state.confidence.label("old_confidence"),
                 state.decay_profile,

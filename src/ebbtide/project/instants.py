@@ -59,7 +59,7 @@ def crossings(db: Database, segments: Table, joined: FromClause, policy: Any) ->
     `segments` has `object_id`, `begin` (µs) and the columns of `SEGMENT`; `joined` joins it with `policy`, the numbers
     of each object's profile. Columns: object_id, warning, sunk, doubted; null where it does not happen in 100 years.
     """
-    begin = SQL.whole_second(segments.c.begin) / literal(SECOND, BigInteger)
+    begin = SQL.whole_second(SQL.greatest(segments.c.begin, segments.c.segment_at)) / literal(SECOND, BigInteger)
     starts = union_all(
         *(
             select(

@@ -239,6 +239,8 @@ memory_state = Table(
     Column("reinforce_count", BigInteger, nullable=False),
     Column("pinned", Boolean, nullable=False),
     Column("held", Boolean, nullable=False),
+    Column("frozen", Boolean, nullable=False),
+    Column("thaws_at", BigInteger),
     Column("stopped_at", BigInteger),
 )
 """What a pass rewrites of a memory object: kept narrow, since that is what makes a pass cheap."""
