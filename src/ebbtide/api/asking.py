@@ -125,6 +125,30 @@ class Asking(Passing, Reading):
         """Brings an archived memory back."""
         return self._about("RESTORE", obj, **options)
 
+    def hold(self, obj: UUID | str, **options: Any) -> Memory:
+        """Puts a legal hold on a memory: nothing may erase it, and its ttl does not end."""
+        return self._about("HOLD", obj, **options)
+
+    def release(self, obj: UUID | str, **options: Any) -> Memory:
+        """Ends a legal hold."""
+        return self._about("RELEASE", obj, **options)
+
+    def archive(self, obj: UUID | str, **options: Any) -> Memory:
+        """Archives a memory by hand; `restore` brings it back."""
+        return self._about("ARCHIVE", obj, **options)
+
+    def deprecate(self, obj: UUID | str, **options: Any) -> Memory:
+        """Deprecates a memory by hand, for good."""
+        return self._about("DEPRECATE", obj, **options)
+
+    def set_condition(self, obj: UUID | str, condition: str, **options: Any) -> Memory:
+        """Says whether the condition of a CONDITIONAL memory holds: UNKNOWN, TRUE, FALSE or EXPIRED."""
+        return self._about("CONDITION_SET", obj, condition=condition, **options)
+
+    def transition(self, obj: UUID | str, to_type: str, *, trigger_type: str, **options: Any) -> Memory:
+        """Says that a memory has come to be known in another way, such as INFERRED → ASSERTED."""
+        return self._about("EPISTEMIC_TRANSITION", obj, to_type=to_type, trigger_type=trigger_type, **options)
+
     def _about(
         self,
         op: str,

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from ebbtide.api.opened import Opened, When, micros
 from ebbtide.audit.status import Status, status
 from ebbtide.memory import read
-from ebbtide.memory.decide import id_of
+from ebbtide.memory.case import id_of
 from ebbtide.memory.read import LogEntry, Memory
 from ebbtide.memory.requests import DEFAULT_NAMESPACE
 from ebbtide.model.errors import BadInput, NotFound

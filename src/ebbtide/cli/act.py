@@ -59,7 +59,11 @@ def register(app: typer.Typer) -> None:
     for name, call, does in (
         ("pin", Ebbtide.pin, "Stop a memory's time: nothing automatic touches it, and it shows salience 1."),
         ("unpin", Ebbtide.unpin, "Let a pinned memory's time go on from where it stood."),
+        ("hold", Ebbtide.hold, "Put a legal hold on a memory: nothing may erase it."),
+        ("release", Ebbtide.release, "End a legal hold."),
+        ("archive", Ebbtide.archive, "Archive a memory by hand; it can be restored."),
         ("restore", Ebbtide.restore, "Bring an archived memory back."),
+        ("deprecate", Ebbtide.deprecate, "Deprecate a memory by hand, for good."),
     ):
         app.command(name)(_plain(call, does, f"ebb {name} allergy --namespace maya"))
     app.command()(supersede)

@@ -379,6 +379,26 @@ def restored(state: MemoryState, terms: Terms, at: int) -> MemoryState:
     return with_future(scored(new, terms, at), terms, at)
 
 
+def known_as(new: MemoryState, old: MemoryState, terms: Terms, at: int) -> MemoryState:
+    """A belief known in another way, or whose condition was settled: a segment under the profile it has now.
+
+    What has become OBSERVED keeps its confidence for 180 days from when it was last shown.
+    """
+    now = standing(old, terms, at)
+    profile = terms.policy.profile_for(EpistemicType(new.epistemic_type), new.condition, new.profile_override)
+    kept = now.at
+    if new.epistemic_type == EpistemicType.OBSERVED:
+        kept = max(kept, (new.accessed_at or new.created_at) + _observed_grace(terms))
+    begun = replace(
+        _segment(new, now, age=now.age),
+        modified_at=at,
+        decay_profile=profile,
+        stability=new.stability or _initial_stability(terms, profile),
+        confidence_from=max(kept, old.confidence_from),
+    )
+    return with_future(scored(begun, terms, at), terms, at)
+
+
 def left(state: MemoryState, terms: Terms, at: int, to: LifecycleState) -> MemoryState:
     """Leaves ACTIVE by a caller's hand: scores stand from here on, and nothing but a ttl is due any more."""
     new = scored(replace(state, lifecycle_state=to, stopped_at=_here(state, at)), terms, at)

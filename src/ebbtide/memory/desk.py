@@ -14,7 +14,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, insert, select
 
-from ebbtide.memory.decide import Decision, id_of
+from ebbtide.memory.case import Case, id_of
+from ebbtide.memory.decide import decide
 from ebbtide.memory.requests import AnyRequest, Belief, Event, OfObject, Penalty, Reinforce, Supersede
 from ebbtide.model.entry import Draft, Entry
 from ebbtide.model.errors import Conflict, Refused
@@ -122,6 +123,7 @@ class Desk:
                 if isinstance(line, Event):
                     event_streams.append(id_of_stream(namespace, line.stream))
             writer.load([*objects, *evidence])
+            writer.load_signals(id_of(namespace, line.object) for line, _ in mine if isinstance(line, Reinforce))
             writer.load_events(evidence)
             writer.load_streams(event_streams)
             self._load_known(namespace, [key for _, key in mine if key])
@@ -174,8 +176,7 @@ class Desk:
         request = None if key is None else Request(key, line.canonical())
         target = self._target(line, writer.next_seq)
         written: list[Entry] = []
-        decision = Decision(writer, self.shelf, self._clock)
-        for draft in decision.decide(line):
+        for draft in decide(Case(writer, self.shelf, self._clock), line):
             written.append(writer.append(draft, request if not written else None))
         if key is not None:
             first = written[0]

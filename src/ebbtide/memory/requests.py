@@ -247,7 +247,69 @@ class Restore(OfObject):
     reason: TextLine | None = None
 
 
-AnyRequest = Event | Assert | Access | Reinforce | Penalty | Pin | Unpin | Supersede | Restore
+class Hold(OfObject):
+    """A legal hold: nothing may erase the object."""
+
+    op: Literal["HOLD"] = "HOLD"
+    reason: TextLine | None = None
+
+
+class Release(OfObject):
+    """Ends a legal hold."""
+
+    op: Literal["RELEASE"] = "RELEASE"
+    reason: TextLine | None = None
+
+
+class Archive(OfObject):
+    """Archives an object by hand; it can be restored."""
+
+    op: Literal["ARCHIVE"] = "ARCHIVE"
+    reason: TextLine | None = None
+
+
+class Deprecate(OfObject):
+    """Deprecates an object by hand, for good."""
+
+    op: Literal["DEPRECATE"] = "DEPRECATE"
+    reason: TextLine | None = None
+
+
+class ConditionSet(OfObject):
+    """Says whether the condition of a CONDITIONAL belief holds."""
+
+    op: Literal["CONDITION_SET"] = "CONDITION_SET"
+    condition: Condition
+    reason: TextLine | None = None
+
+
+class EpistemicTransition(OfObject):
+    """Says that a belief has come to be known in another way."""
+
+    op: Literal["EPISTEMIC_TRANSITION"] = "EPISTEMIC_TRANSITION"
+    to_type: EpistemicType
+    trigger_type: Literal["user_correction", "system_evaluation", "feedback_signal", "policy"]
+    evidence: tuple[Name, ...] = ()
+    reason: TextLine | None = None
+
+
+AnyRequest = (
+    Event
+    | Assert
+    | Supersede
+    | Access
+    | Reinforce
+    | Penalty
+    | Pin
+    | Unpin
+    | Hold
+    | Release
+    | Restore
+    | Archive
+    | Deprecate
+    | ConditionSet
+    | EpistemicTransition
+)
 _any: TypeAdapter[AnyRequest] = TypeAdapter(Annotated[AnyRequest, Field(discriminator="op")])
 
 

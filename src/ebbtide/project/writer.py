@@ -23,7 +23,7 @@ from ebbtide.log.head import Head, close_batch, lock_or_create
 from ebbtide.model.entry import Draft, Entry
 from ebbtide.model.identity import id_of_entry, id_of_namespace
 from ebbtide.model.state import BITS, OBJECT_COLUMNS, STATE_COLUMNS, MemoryState
-from ebbtide.model.words import LifecycleState, StreamType
+from ebbtide.model.words import LifecycleState, OpType, StreamType
 from ebbtide.project.fold import apply
 from ebbtide.store.database import Database
 from ebbtide.store.tables import contents, event_log, event_state, memory_objects, memory_state, streams
@@ -39,6 +39,16 @@ def as_json(value: Any) -> str:
 def content_hash(nonce: bytes, content: str) -> bytes:
     """SHA-256(nonce ‖ content): says nothing about the content once the nonce is erased."""
     return hashlib.sha256(nonce + content.encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A reinforcement an object got before, or, where `signal` is None, its assertion."""
+
+    actor_id: str
+    signal: str | None
+    session_id: str | None
+    gamma: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,7 @@ class Writer:
         self._entries: list[Entry] = []
         self._nonces: dict[int, bytes] = {}
         self._contents: list[dict[str, Any]] = []
+        self._signals: dict[UUID, list[Signal]] = {}
         self._events: list[dict[str, Any]] = []
         self._known_events: set[UUID] = set()
 
@@ -139,6 +150,30 @@ class Writer:
             self.load([object_id])
         return self._states[object_id]
 
+    def load_signals(self, objects: Iterable[UUID]) -> None:
+        """Reads who asserted and reinforced objects so far, all in one query."""
+        wanted = [object_id for object_id in dict.fromkeys(objects) if object_id not in self._signals]
+        if not wanted:
+            return
+        self._signals |= {object_id: [] for object_id in wanted}
+        log = event_log.c
+        query = (
+            select(log.stream_id, log.op_type, log.actor_id, log.payload)
+            .where(
+                log.namespace_id == self.namespace,
+                self._db.among(log.stream_id, wanted),
+                log.op_type.in_([OpType.ASSERT.value, OpType.REINFORCE.value]),
+            )
+            .order_by(log.seq)
+        )
+        for row in self._connection.execute(query):
+            self._signals[row.stream_id].append(_signal(row.op_type, row.actor_id, json.loads(row.payload)))
+
+    def signals(self, object_id: UUID) -> list[Signal]:
+        """The assertion and the reinforcements of an object as of the last append."""
+        self.load_signals([object_id])
+        return self._signals[object_id]
+
     def nonce_of(self, entry: Entry) -> bytes | None:
         """The nonce of an entry appended here and not flushed yet; None where it has no content."""
         return self._nonces.get(entry.seq)
@@ -195,6 +230,10 @@ class Writer:
                     "digest": draft.content_key,
                 }
             )
+        if draft.stream_id in self._signals and draft.op_type in (OpType.ASSERT, OpType.REINFORCE):
+            self._signals[draft.stream_id].append(_signal(draft.op_type, draft.actor_id, draft.payload))
+        elif draft.op_type == OpType.ASSERT:
+            self._signals[draft.stream_id] = [_signal(draft.op_type, draft.actor_id, draft.payload)]
         self._entries.append(entry)
         self._move(entry, state)
         return entry
@@ -252,6 +291,12 @@ class Writer:
             "version": version,
             "head_hash": head_hash,
         }
+
+
+def _signal(op_type: str, actor_id: str, payload: Mapping[str, Any]) -> Signal:
+    if op_type == OpType.ASSERT:
+        return Signal(actor_id, None, None, 0.0)
+    return Signal(actor_id, payload["signal_type"], payload.get("session_id"), payload["gamma_effective"])
 
 
 def _delta(after: float | None, before: float) -> float | None:

@@ -1,0 +1,150 @@
+"""A case: what deciding a request may look at, and how it says what it decided.
+
+Nothing is written here. A request that a rule forbids raises `Refused`, one that names what is not there `NotFound`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from ebbtide.decay.segment import Terms
+from ebbtide.memory.requests import Belief, Event, Line, OfObject, Supersede
+from ebbtide.model import instant
+from ebbtide.model.entry import Draft
+from ebbtide.model.errors import BadInput, Conflict, NotFound, Refused
+from ebbtide.model.identity import id_of_entry, id_of_ref
+from ebbtide.model.state import GROUPS, MemoryState
+from ebbtide.model.words import OpType, StreamType
+from ebbtide.project.shelf import Shelf
+from ebbtide.project.writer import Writer
+
+AHEAD = 5 * instant.MINUTE
+"""How far ahead of the clock a write may take effect."""
+
+Change = Callable[[MemoryState, Terms, int], MemoryState]
+"""What a fact does to a state, under the terms of its policy, at the instant it takes effect."""
+
+
+def id_of(namespace: str, name: str) -> UUID:
+    """The id that a caller's word stands for: an id as it is, a ref by its derivation."""
+    try:
+        return UUID(name) if len(name) == 36 else id_of_ref(namespace, name)
+    except ValueError:
+        return id_of_ref(namespace, name)
+
+
+class Case:
+    """One request at one desk: the writer of its namespace, the policies there, and the clock."""
+
+    def __init__(self, writer: Writer, shelf: Shelf, clock: int) -> None:
+        self.writer = writer
+        self.clock = clock
+        self._shelf = shelf
+
+    def new_id(self, line: Event | Belief) -> UUID:
+        """The id of what a request makes: by its ref, else that of its first entry."""
+        if line.ref:
+            return id_of_ref(self.writer.namespace, line.ref)
+        return id_of_entry(self.writer.namespace, self.writer.next_seq)
+
+    def object(self, line: OfObject | Supersede, *, checked: bool = False) -> MemoryState:
+        """The state of the object a request is about; a version other than the expected one is a conflict."""
+        state = self.writer.state(id_of(self.writer.namespace, line.object))
+        if state is None:
+            raise NotFound(
+                f"there is no memory {line.object!r} in namespace {self.writer.namespace!r}",
+                field="object",
+                object=line.object,
+            )
+        expected = line.expected_version
+        if expected is not None and not checked and expected != state.fact_version:
+            raise Conflict(
+                f"{line.object} is at version {state.fact_version}, not {expected}: read it again and decide anew",
+                rule="expected_version",
+                object=line.object,
+            )
+        return state
+
+    def evidence(self, names: tuple[str, ...]) -> list[str]:
+        """The ids of events or memories that a request names as evidence."""
+        found = []
+        for place, name in enumerate(names):
+            evidence_id = id_of(self.writer.namespace, name)
+            if not self.writer.has_event(evidence_id) and self.writer.state(evidence_id) is None:
+                raise NotFound(f"there is no event or memory {name!r} to serve as evidence", field=f"evidence.{place}")
+            found.append(str(evidence_id))
+        return found
+
+    def instant(self, line: Line) -> int:
+        """When a request says it took effect; now where it says nothing."""
+        at = self.clock if line.effective_at is None else line.effective_at
+        if at > self.clock + AHEAD:
+            raise BadInput(
+                f"{instant.iso(at)} is ahead of the clock ({instant.iso(self.clock)}) by more than 5 minutes",
+                field="effective_at",
+            )
+        return at
+
+    def late(self, line: OfObject | Supersede, state: MemoryState) -> int:
+        """When a fact takes effect: not before the last one of its object."""
+        return max(self.instant(line), state.fact_at)
+
+    def terms(self, state: MemoryState) -> Terms:
+        """The terms of an object's policy."""
+        return self._shelf.terms(self.writer.namespace, state.policy_id, state.policy_version)
+
+    def current_terms(self) -> Terms:
+        """The terms of the namespace's policy."""
+        head = self.writer.head
+        assert head.policy_id is not None, "a namespace has a policy from its first entry on"
+        assert head.policy_version is not None
+        return self._shelf.terms(self.writer.namespace, head.policy_id, head.policy_version)
+
+    def fact(self, line: OfObject, op: OpType, change: Change, payload: dict[str, Any] | None = None) -> Draft:
+        """The entry of a fact about one object."""
+        old = self.object(line)
+        at = self.late(line, old)
+        return draft(line, op, old, change(old, self.terms(old), at), payload or {}, at, content=line.content())
+
+
+def refused(state: MemoryState, rule: str, why: str) -> Refused:
+    """A rule's no, with the object's name."""
+    name = state.ref or str(state.object_id)
+    return Refused(f"{name} {why}", rule=rule, object=name)
+
+
+def draft(
+    line: Line,
+    op: OpType,
+    old: MemoryState | None,
+    new: MemoryState,
+    payload: dict[str, Any],
+    at: int,
+    *,
+    content: dict[str, Any] | None,
+    content_key: bytes | None = None,
+) -> Draft:
+    """The entry that leads from one state to another: it carries the groups of columns that differ."""
+    if line.effective_at is not None and at > line.effective_at:
+        payload = {**payload, "late": True, "stated_at": instant.iso(line.effective_at)}
+    scored = op == OpType.ASSERT or old is None or (new.salience, new.confidence) != (old.salience, old.confidence)
+    return Draft(
+        stream_type=StreamType.OBJECT,
+        stream_id=new.object_id,
+        op_type=op,
+        effective_at=at,
+        actor_id=line.actor_id,
+        actor_type=line.actor_type,
+        payload={key: value for key, value in payload.items() if value is not None},
+        after={name: new.group(name) for name in GROUPS if old is None or new.group(name) != old.group(name)},
+        lifecycle_state=new.lifecycle_state if old is None or new.lifecycle_state != old.lifecycle_state else None,
+        salience=new.salience if scored else None,
+        confidence=new.confidence if scored else None,
+        decay_profile=new.decay_profile,
+        policy_id=new.policy_id,
+        policy_version=new.policy_version,
+        content=content or None,
+        content_key=content_key,
+    )
