@@ -21,6 +21,7 @@ TABLES = (
     "refusals",
     "streams",
     "event_state",
+    "suppressions",
     "policies",
     "policy_profiles",
     "memory_objects",
@@ -143,6 +144,20 @@ def upgrade() -> None:
         text("subject", nullable=True),
         big("effective_at"),
         key=("event_id",),
+    )
+    table(
+        "suppressions",
+        uid("suppression_id"),
+        uid("object_id", nullable=True),
+        text("object_type", nullable=True),
+        text("epistemic_type", nullable=True),
+        text("subject", nullable=True),
+        text("suppressed_by"),
+        big("suppressed_at"),
+        big("expires_at", nullable=True),
+        big("ended_at", nullable=True),
+        text("policy_ref"),
+        key=("suppression_id",),
     )
     table(
         "policies",

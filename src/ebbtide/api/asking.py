@@ -141,6 +141,32 @@ class Asking(Passing, Reading):
         """Deprecates a memory by hand, for good."""
         return self._about("DEPRECATE", obj, **options)
 
+    def suppress(self, obj: UUID | str | None = None, *, expires_at: When = None, **options: Any) -> None:
+        """Keeps one memory out of retrieval, or all that meet a filter (`object_type`, `epistemic_type`, `subject`).
+
+        Scores go on decaying, unless `freeze` stops one memory's time. It ends at `expires_at`, or by `unsuppress`.
+        """
+        self._filtered("SUPPRESS", obj, expires_at=expires_at, **options)
+
+    def unsuppress(self, obj: UUID | str | None = None, **options: Any) -> None:
+        """Ends the suppressions of one memory, or those made by the same filter."""
+        self._filtered("UNSUPPRESS", obj, **options)
+
+    def _filtered(
+        self,
+        op: str,
+        obj: UUID | str | None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        actor: str | None = None,
+        actor_type: str | None = None,
+        at: When = None,
+        **fields: Any,
+    ) -> None:
+        given = {"object": None if obj is None else str(obj), **fields}
+        named = {name: value for name, value in given.items() if value is not None}
+        self.ask(self._request(op, namespace, actor, actor_type, at, named))
+
     def set_condition(self, obj: UUID | str, condition: str, **options: Any) -> Memory:
         """Says whether the condition of a CONDITIONAL memory holds: UNKNOWN, TRUE, FALSE or EXPIRED."""
         return self._about("CONDITION_SET", obj, condition=condition, **options)

@@ -78,6 +78,7 @@ def _memories(db: Database) -> Select[Any]:
         found.lifecycle_state,
         found.pinned,
         found.held,
+        found.suppressed,
         case((found.withheld.is_(None), True), else_=False).label("eligible"),
         found.withheld,
         found.salience,

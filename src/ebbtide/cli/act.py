@@ -67,6 +67,8 @@ def register(app: typer.Typer) -> None:
     ):
         app.command(name)(_plain(call, does, f"ebb {name} allergy --namespace maya"))
     app.command()(supersede)
+    app.command()(suppress)
+    app.command()(unsuppress)
 
 
 def _act(
@@ -183,3 +185,60 @@ def supersede(
     fields = {"value": value, "ref": ref, "salience": salience, "evidence": evidence, "reason": reason}
     with opened(url) as ebb:
         _act(ebb, Ebbtide.supersede, obj, format, who=who, expected_version=expected, **fields)
+
+
+Type = Annotated[str | None, typer.Option("--type", help="All of this object type", show_default=False)]
+Epistemic = Annotated[str | None, typer.Option("--epistemic-type", help="All known in this way", show_default=False)]
+Subject = Annotated[str | None, typer.Option(help="All about this subject", show_default=False)]
+MaybeObject = Annotated[
+    str | None, typer.Argument(metavar="OBJ", help="A memory's id or ref, or none and a filter", show_default=False)
+]
+
+
+def suppress(
+    obj: MaybeObject = None,
+    type_: Type = None,
+    epistemic_type: Epistemic = None,
+    subject: Subject = None,
+    until: Annotated[str | None, typer.Option(help="When it ends by itself", show_default=False)] = None,
+    freeze: Annotated[bool, typer.Option("--freeze", help="Also stop the memory's time")] = False,
+    reason: Reason = None,
+    namespace: Namespace = None,
+    actor: Actor = None,
+    url: Url = None,
+) -> None:
+    """Keep a memory, or all that meet a filter, out of retrieval; scores are untouched.
+
+    Example: ebb suppress --subject tom --until 2026-12-01T00:00:00Z --namespace maya
+    """
+    fields = {"object_type": type_, "epistemic_type": epistemic_type, "subject": subject, "reason": reason}
+    with opened(url) as ebb:
+        ebb.suppress(
+            obj,
+            namespace=namespace_of(namespace),
+            actor=actor or read().actor,
+            expires_at=until,
+            freeze=freeze or None,
+            **fields,
+        )
+    sys.stdout.write("suppressed\n")
+
+
+def unsuppress(
+    obj: MaybeObject = None,
+    type_: Type = None,
+    epistemic_type: Epistemic = None,
+    subject: Subject = None,
+    reason: Reason = None,
+    namespace: Namespace = None,
+    actor: Actor = None,
+    url: Url = None,
+) -> None:
+    """End the suppressions of a memory, or those made by the same filter.
+
+    Example: ebb unsuppress --subject tom --namespace maya
+    """
+    fields = {"object_type": type_, "epistemic_type": epistemic_type, "subject": subject, "reason": reason}
+    with opened(url) as ebb:
+        ebb.unsuppress(obj, namespace=namespace_of(namespace), actor=actor or read().actor, **fields)
+    sys.stdout.write("no longer suppressed\n")

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from ebbtide.decay.segment import Terms
-from ebbtide.memory.requests import Belief, Event, Line, OfObject, Supersede
+from ebbtide.memory.requests import Belief, Event, Line, OfObject, Supersede, Suppress, Unsuppress
 from ebbtide.model import instant
 from ebbtide.model.entry import Draft
 from ebbtide.model.errors import BadInput, Conflict, NotFound, Refused
@@ -25,6 +25,9 @@ AHEAD = 5 * instant.MINUTE
 
 Change = Callable[[MemoryState, Terms, int], MemoryState]
 """What a fact does to a state, under the terms of its policy, at the instant it takes effect."""
+
+
+AboutObject = OfObject | Supersede | Suppress | Unsuppress
 
 
 def id_of(namespace: str, name: str) -> UUID:
@@ -49,8 +52,9 @@ class Case:
             return id_of_ref(self.writer.namespace, line.ref)
         return id_of_entry(self.writer.namespace, self.writer.next_seq)
 
-    def object(self, line: OfObject | Supersede, *, checked: bool = False) -> MemoryState:
+    def object(self, line: AboutObject, *, checked: bool = False) -> MemoryState:
         """The state of the object a request is about; a version other than the expected one is a conflict."""
+        assert line.object is not None, "checked by the request"
         state = self.writer.state(id_of(self.writer.namespace, line.object))
         if state is None:
             raise NotFound(
@@ -87,7 +91,7 @@ class Case:
             )
         return at
 
-    def late(self, line: OfObject | Supersede, state: MemoryState) -> int:
+    def late(self, line: AboutObject, state: MemoryState) -> int:
         """When a fact takes effect: not before the last one of its object."""
         return max(self.instant(line), state.fact_at)
 
@@ -102,7 +106,7 @@ class Case:
         assert head.policy_version is not None
         return self._shelf.terms(self.writer.namespace, head.policy_id, head.policy_version)
 
-    def fact(self, line: OfObject, op: OpType, change: Change, payload: dict[str, Any] | None = None) -> Draft:
+    def fact(self, line: AboutObject, op: OpType, change: Change, payload: dict[str, Any] | None = None) -> Draft:
         """The entry of a fact about one object."""
         old = self.object(line)
         at = self.late(line, old)

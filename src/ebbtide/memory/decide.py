@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ebbtide.memory import beliefs, marks, requests, signals
+from ebbtide.memory import beliefs, marks, requests, signals, suppression
 from ebbtide.memory.case import Case
 from ebbtide.memory.requests import AnyRequest
 from ebbtide.model.entry import Draft
@@ -24,6 +24,8 @@ DECIDERS: dict[type[requests.Line], Callable[[Case, Any], Iterator[Draft]]] = {
     requests.Unpin: marks.unpinned,
     requests.Hold: marks.held,
     requests.Release: marks.released,
+    requests.Suppress: suppression.suppressed,
+    requests.Unsuppress: suppression.unsuppressed,
     requests.Restore: marks.restored,
     requests.Archive: marks.archived,
     requests.Deprecate: marks.deprecated,

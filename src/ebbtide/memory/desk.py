@@ -16,7 +16,7 @@ from sqlalchemy import Connection, insert, select
 
 from ebbtide.memory.case import Case, id_of
 from ebbtide.memory.decide import decide
-from ebbtide.memory.requests import AnyRequest, Belief, Event, OfObject, Penalty, Reinforce, Supersede
+from ebbtide.memory.requests import AnyRequest, Belief, Event, Line, Penalty, Reinforce
 from ebbtide.model.entry import Draft, Entry
 from ebbtide.model.errors import Conflict, Refused
 from ebbtide.model.identity import id_of_entry, id_of_ref, id_of_stream, uuid8
@@ -114,8 +114,8 @@ class Desk:
             mine = [(line, key) for line, key in lines if line.namespace == namespace]
             objects, evidence, event_streams = [], [], []
             for line, _ in mine:
-                if isinstance(line, OfObject | Supersede):
-                    objects.append(id_of(namespace, line.object))
+                if about := _named(line):
+                    objects.append(id_of(namespace, about))
                 if isinstance(line, Belief | Reinforce | Penalty):
                     evidence += [id_of(namespace, name) for name in line.evidence]
                 if isinstance(line, Belief) and line.ref:
@@ -201,16 +201,23 @@ class Desk:
         """The object or event that a request, whose first entry is at `seq`, makes or is about."""
         if isinstance(line, Event | Belief):
             return id_of_ref(line.namespace, line.ref) if line.ref else id_of_entry(line.namespace, seq)
-        return id_of(line.namespace, line.object)
+        about = _named(line)
+        return id_of(line.namespace, about) if about else id_of_entry(line.namespace, seq)
 
     def close(self) -> int:
         """Writes what was taken, a batch per namespace; the number of entries."""
         return sum(len(self._writers[namespace].flush()) for namespace in sorted(self._writers))
 
 
+def _named(line: Line) -> str | None:
+    """The object that a request is about, as its caller names it."""
+    named: str | None = getattr(line, "object", None)
+    return named
+
+
 def note_refusal(connection: Connection, line: AnyRequest, refused: Refused, *, clock: int, entropy: Entropy) -> None:
     """Keeps what a rule refused: who asked what of which object, when, and which rule said no."""
-    about = line.object if isinstance(line, OfObject | Supersede) else line.ref
+    about = _named(line) or line.ref
     connection.execute(
         insert(refusals).values(
             namespace_id=line.namespace,

@@ -17,8 +17,10 @@ from sqlalchemy import (
     Text,
     and_,
     case,
+    exists,
     func,
     literal,
+    or_,
     select,
 )
 
@@ -28,7 +30,7 @@ from ebbtide.model.state import OBJECT_COLUMNS, STATE_COLUMNS
 from ebbtide.model.words import Condition, EpistemicType, LifecycleState
 from ebbtide.project.refold import refold, until
 from ebbtide.store.database import SQL, Database
-from ebbtide.store.tables import contents, event_log, memory_objects, memory_state, policy_profiles
+from ebbtide.store.tables import contents, event_log, memory_objects, memory_state, policy_profiles, suppressions
 
 BELIEVED_ENOUGH = 0.30
 """UNVERIFIED is retrieved only with a confidence above this."""
@@ -105,11 +107,31 @@ class LogEntry(BaseModel):
     hash: str
 
 
+def suppressed(objects: Any, at: Any) -> ColumnElement[bool]:
+    """Whether a suppression holds at an instant that speaks of the object, or of what it is."""
+    rows = suppressions.c
+    filtered = and_(
+        rows.object_id.is_(None),
+        *(
+            or_(rows[name].is_(None), rows[name] == objects[name])
+            for name in ("object_type", "epistemic_type", "subject")
+        ),
+    )
+    return exists().where(
+        rows.namespace_id == objects.namespace_id,
+        or_(rows.object_id == objects.object_id, filtered),
+        rows.suppressed_at <= at,
+        or_(rows.expires_at.is_(None), rows.expires_at > at),
+        or_(rows.ended_at.is_(None), rows.ended_at > at),
+    )
+
+
 def withheld(objects: Any, state: Any, confidence: Any, at: Any) -> ColumnElement[str]:
     """Why a memory is not retrieved by default, or null where it is eligible; the first reason that holds."""
     return case(
         (state.lifecycle_state != LifecycleState.ACTIVE.value, func.lower(state.lifecycle_state, type_=Text)),
         (and_(state.expires_at.isnot(None), state.expires_at <= at), "expired"),
+        (suppressed(objects, at), "suppressed"),
         (objects.epistemic_type == EpistemicType.HYPOTHETICAL.value, "hypothetical"),
         (
             and_(objects.epistemic_type == EpistemicType.UNVERIFIED.value, confidence <= BELIEVED_ENOUGH),
@@ -154,6 +176,7 @@ def evaluated(db: Database, at: Any, state: Any = memory_state, objects: Any = m
         salience.label("salience"),
         scores.confidence.label("confidence"),
         withheld(o, s, scores.confidence, at).label("withheld"),
+        case((suppressed(o, at), True), else_=False).label("suppressed"),
         contents.c.content,
     ).select_from(joined)
 
@@ -214,7 +237,6 @@ def _memory(row: Any) -> Memory:
         "type": row["object_type"],
         "value": None if content is None else content["value"],
         "evidence": json.loads(row["evidence"]),
-        "suppressed": False,
         "eligible": row["withheld"] is None,
         "policy": f"{row['policy_id']}@{row['policy_version']}",
         "erased_at": None,

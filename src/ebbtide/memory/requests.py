@@ -275,6 +275,44 @@ class Deprecate(OfObject):
     reason: TextLine | None = None
 
 
+class _Filtered(Line):
+    """A request about one object, or about all that meet a filter, now and later."""
+
+    object: Name | None = None
+    object_type: ObjectType | None = None
+    epistemic_type: EpistemicType | None = None
+    subject: Name | None = None
+    expected_version: Annotated[int, Field(ge=0, strict=True)] | None = None
+    reason: TextLine | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        filtered = self.object_type or self.epistemic_type or self.subject
+        if bool(self.object) == bool(filtered):
+            raise ValueError("name an object, or a filter: object_type, epistemic_type, subject")
+        return self
+
+
+class Suppress(_Filtered):
+    """Keeps memories out of retrieval, until an instant or until it is ended; `freeze` also stops one object's time."""
+
+    op: Literal["SUPPRESS"] = "SUPPRESS"
+    expires_at: Micros | None = None
+    freeze: Annotated[bool, Field(strict=True)] = False
+
+    @model_validator(mode="after")
+    def _freezes_one(self) -> Self:
+        if self.freeze and self.object is None:
+            raise ValueError("freeze is for a single object: name it")
+        return self
+
+
+class Unsuppress(_Filtered):
+    """Ends the suppressions of one object, or those made by the same filter; a frozen object's time goes on."""
+
+    op: Literal["UNSUPPRESS"] = "UNSUPPRESS"
+
+
 class ConditionSet(OfObject):
     """Says whether the condition of a CONDITIONAL belief holds."""
 
@@ -304,6 +342,8 @@ AnyRequest = (
     | Unpin
     | Hold
     | Release
+    | Suppress
+    | Unsuppress
     | Restore
     | Archive
     | Deprecate

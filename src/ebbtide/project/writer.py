@@ -26,7 +26,7 @@ from ebbtide.model.state import BITS, OBJECT_COLUMNS, STATE_COLUMNS, MemoryState
 from ebbtide.model.words import LifecycleState, OpType, StreamType
 from ebbtide.project.fold import apply
 from ebbtide.store.database import Database
-from ebbtide.store.tables import contents, event_log, event_state, memory_objects, memory_state, streams
+from ebbtide.store.tables import contents, event_log, event_state, memory_objects, memory_state, streams, suppressions
 
 NONCE = 16
 
@@ -88,6 +88,7 @@ class Writer:
         self._signals: dict[UUID, list[Signal]] = {}
         self._events: list[dict[str, Any]] = []
         self._known_events: set[UUID] = set()
+        self._suppressions: dict[UUID, dict[str, Any]] = {}
 
     # What is there
 
@@ -143,6 +144,28 @@ class Writer:
         """Keeps a row of `event_state` for an event just appended."""
         self._events.append({"namespace_id": self.namespace, **row})
         self._known_events.add(row["event_id"])
+
+    def suppressed_by(self, same: Mapping[str, Any], at: int) -> list[dict[str, Any]]:
+        """The suppressions that hold at an instant and speak of the same: rows of `suppressions`."""
+        columns = suppressions.c
+        query = select(suppressions).where(
+            columns.namespace_id == self.namespace,
+            columns.ended_at.is_(None),
+            *(columns[name].is_(None) if value is None else columns[name] == value for name, value in same.items()),
+        )
+        stored = [dict(row._mapping) for row in self._connection.execute(query)]
+        found = {row["suppression_id"]: row for row in stored} | self._suppressions
+        return [
+            row
+            for row in found.values()
+            if row["ended_at"] is None
+            and (row["expires_at"] is None or row["expires_at"] > at)
+            and all(row[name] == value for name, value in same.items())
+        ]
+
+    def note_suppression(self, row: Mapping[str, Any]) -> None:
+        """Keeps a row of `suppressions`, new or changed."""
+        self._suppressions[row["suppression_id"]] = {"namespace_id": self.namespace, **row}
 
     def state(self, object_id: UUID) -> MemoryState | None:
         """The state of an object as of the last append; None where there is none."""
@@ -276,10 +299,12 @@ class Writer:
         db.upsert(connection, memory_objects, [_columns(state, OBJECT_COLUMNS) for state in states])
         db.upsert(connection, memory_state, [_columns(state, STATE_COLUMNS) for state in states])
         db.bulk_insert(connection, event_state, self._events)
+        db.upsert(connection, suppressions, list(self._suppressions.values()))
         db.upsert(connection, streams, [self._stream_row(stream) for stream in self._touched_streams])
         moved = replace(self.head, last_recorded_at=self.recorded_at)
         moved = moved.with_effect(min(entry.effective_at for entry in written))
         self.head = close_batch(connection, moved, len(written), root_of([entry.hash for entry in written]))
+        self._suppressions = {}
         self._contents, self._events, self._touched, self._touched_streams = [], [], {}, {}
         return written
 

@@ -141,6 +141,23 @@ event_state = Table(
 )
 """What is known of each event, by the id that evidence names."""
 
+suppressions = Table(
+    "suppressions",
+    metadata,
+    _key("namespace_id"),
+    _key("suppression_id", Uuid),
+    Column("object_id", Uuid),
+    Column("object_type", Text),
+    Column("epistemic_type", Text),
+    Column("subject", Text),
+    Column("suppressed_by", Text, nullable=False),
+    Column("suppressed_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("ended_at", BigInteger),
+    Column("policy_ref", Text, nullable=False),
+)
+"""What keeps memories out of retrieval without touching their scores: of one object, or by a filter on what it is."""
+
 policies = Table(
     "policies",
     metadata,
