@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from ebbtide.api.opened import Opened, When, micros
 from ebbtide.audit.status import Status, status
 from ebbtide.memory import read
 from ebbtide.memory.case import id_of
+from ebbtide.memory.ranking import Candidate, Ranking, candidate, ranked
 from ebbtide.memory.read import LogEntry, Memory
 from ebbtide.memory.requests import DEFAULT_NAMESPACE
 from ebbtide.model.errors import BadInput, NotFound
@@ -42,7 +44,7 @@ class Reading(Opened):
         known_at: When = None,
     ) -> Memory:
         """One memory, by id or ref."""
-        found = self._read(namespace, as_of, known_at, only=id_of(namespace, str(obj)))
+        found = self._read(namespace, as_of, known_at, only=[id_of(namespace, str(obj))])
         if not found:
             raise NotFound(f"there is no memory {str(obj)!r} in namespace {namespace!r}", object=str(obj))
         return found[0]
@@ -57,6 +59,27 @@ class Reading(Opened):
                 as_of=micros(as_of, "as-of"),
                 known_at=micros(known_at, "known-at"),
                 **options,
+            )
+
+    def rank(
+        self,
+        candidates: Iterable[Candidate | tuple[str, float]],
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        as_of: When = None,
+        limit: int | None = None,
+    ) -> Ranking:
+        """Orders what a caller's own search found by similarity and effective salience; filters first, limits last."""
+        given = [candidate(one) for one in candidates]
+        with self.store.begin() as connection:
+            return ranked(
+                self.store.db,
+                connection,
+                namespace,
+                given,
+                now=self._clock(),
+                as_of=micros(as_of, "as-of"),
+                limit=limit,
             )
 
     def history(self, obj: UUID | str, *, namespace: str = DEFAULT_NAMESPACE, known_at: When = None) -> list[LogEntry]:

@@ -28,6 +28,7 @@ from ebbtide.cli.options import (
 from ebbtide.cli.output import Format
 from ebbtide.cli.settings import read
 from ebbtide.memory.ingest import Ingested
+from ebbtide.memory.ranking import read_candidates
 from ebbtide.model.errors import BadInput, EbbtideError
 from ebbtide.organise.daemon import daemon as run_daemon
 
@@ -40,6 +41,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+Limit = Annotated[int | None, typer.Option(min=1, help="At most so many, after the filter", show_default=False)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from")]
 
 
@@ -246,9 +248,7 @@ def status(namespace: OneNamespace = None, url: Url = None, format: Output = For
 @app.command("list")
 def list_(
     all_: Annotated[bool, typer.Option("--all", help="Also what is not eligible for retrieval, and why")] = False,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="At most so many, after the filter", show_default=False)
-    ] = None,
+    limit: Limit = None,
     namespace: Namespace = None,
     as_of: AsOf = None,
     known_at: KnownAt = None,
@@ -288,6 +288,39 @@ def show(
         return
     fields = found.model_dump()
     output.table(str(found.value), ("field", "value"), ((k, v) for k, v in fields.items() if v not in (None, [])))
+
+
+@app.command()
+def rank(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help='JSON Lines {"object", "similarity"}; - is standard input')
+    ],
+    limit: Limit = None,
+    namespace: Namespace = None,
+    as_of: AsOf = None,
+    url: Url = None,
+    format: Output = Format.TABLE,
+) -> None:
+    """Order what your own search found: the eligible ones with their effective scores, best first.
+
+    Example: echo '{"object": "home-5", "similarity": 0.9}' | ebb rank - --namespace maya
+    """
+    with ExitStack() as stack:
+        candidates = list(read_candidates(_source(file, stack), file))
+    with opened(url) as ebb:
+        found = ebb.rank(candidates, namespace=namespace_of(namespace), as_of=as_of, limit=limit)
+    if format == Format.JSON:
+        output.document(found)
+        return
+    output.table(
+        f"{len(found.ranked)} of {len(candidates)}",
+        ("ref", "value", "score", "similarity", "salience"),
+        ((r.memory.ref or r.memory.id, r.memory.value, r.score, r.similarity, r.memory.salience) for r in found.ranked),
+        numbers=("score", "similarity", "salience"),
+        cut="value",
+    )
+    if found.withheld:
+        output.table("Withheld", ("object", "why"), ((one.object, one.reason) for one in found.withheld))
 
 
 @app.command()

@@ -94,7 +94,7 @@ def known_better(case: Case, line: EpistemicTransition) -> Iterator[Draft]:
     old = case.object(line)
     _active_only(old, "transition_active_only")
     to = line.to_type
-    if to not in (TRANSITIONS[EpistemicType(old.epistemic_type)], EpistemicType.DEPRECATED):
+    if to not in (TRANSITIONS.get(EpistemicType(old.epistemic_type)), EpistemicType.DEPRECATED):
         raise refused(old, "epistemic_transition", f"is {old.epistemic_type}, which does not become {to}")
     evidence = case.evidence(line.evidence)
     payload = {

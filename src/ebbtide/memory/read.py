@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -198,7 +199,7 @@ def memories(
     now: int,
     as_of: int | None = None,
     known_at: int | None = None,
-    only: UUID | None = None,
+    only: Sequence[UUID] | None = None,
     everything: bool = False,
     limit: int | None = None,
 ) -> list[Memory]:
@@ -210,8 +211,8 @@ def memories(
     found = source(db, namespace, as_of, known_at, at)
     query = select(found).order_by(found.c.salience.desc(), found.c.created_at.desc(), found.c.object_id)
     if only is not None:
-        query = query.where(found.c.object_id == only)
-    elif not everything:
+        query = query.where(db.among(found.c.object_id, only))
+    if only is None and not everything:
         query = query.where(found.c.withheld.is_(None))
     if limit is not None:
         query = query.limit(limit)
