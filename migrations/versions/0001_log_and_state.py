@@ -21,6 +21,7 @@ TABLES = (
     "refusals",
     "streams",
     "event_state",
+    "evidence_links",
     "suppressions",
     "policies",
     "policy_profiles",
@@ -143,7 +144,15 @@ def upgrade() -> None:
         text("stream"),
         text("subject", nullable=True),
         big("effective_at"),
+        big("tombstoned_at", nullable=True),
+        big("erased_at", nullable=True),
         key=("event_id",),
+    )
+    table(
+        "evidence_links",
+        uid("object_id"),
+        uid("evidence_id"),
+        key=("object_id", "evidence_id"),
     )
     table(
         "suppressions",
@@ -249,6 +258,8 @@ def upgrade() -> None:
         flag("frozen"),
         big("thaws_at", nullable=True),
         big("stopped_at", nullable=True),
+        big("tombstoned_at", nullable=True),
+        big("erased_at", nullable=True),
         key=("object_id",),
     )
     table(

@@ -7,7 +7,7 @@ ACTIVE), facts work on the values as they stand: `_here` is the instant the obje
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from ebbtide.model.words import (
     Clock,
     DecayProfile,
     EpistemicType,
+    Expiry,
     LifecycleState,
     ObjectType,
     OnReinforce,
@@ -81,17 +82,26 @@ def clock(m: Maths, s: Any, which: Clock) -> Any:
 def expiry(m: Maths, rules: Sequence[RetentionRule], s: Any, at: Any) -> Any:
     """When an object's ttl ends: the first whole second, or null without a rule that speaks of it.
 
-    The first rule that matches counts. A ttl that has ended by `at` is final.
+    A ttl that has ended by `at` is final.
     """
+    ends = _by_rule(m, rules, s, lambda rule: m.whole_second(clock(m, s, rule.clock) + round(rule.ttl_days * DAY)))
+    return m.where(m.known(s.expires_at, FAR) <= at, s.expires_at, ends)
+
+
+def on_expiry(m: Maths, rules: Sequence[RetentionRule], s: Any) -> Any:
+    """What becomes of an object whose ttl ends: archived, or erased."""
+    return m.known(_by_rule(m, rules, s, lambda rule: rule.action.value), Expiry.ARCHIVE.value)
+
+
+def _by_rule(m: Maths, rules: Sequence[RetentionRule], s: Any, of: Callable[[RetentionRule], Any]) -> Any:
+    """What the first rule that speaks of an object says; null where none does."""
     found: Any = None
     for rule in reversed([rule for rule in rules if not rule.match.events]):
-        match = rule.match
-        speaks = m.among(s.object_type, match.object_types or tuple(ObjectType)) & m.among(
-            s.epistemic_type, match.epistemic_types or tuple(EpistemicType)
+        speaks = m.among(s.object_type, rule.match.object_types or tuple(ObjectType)) & m.among(
+            s.epistemic_type, rule.match.epistemic_types or tuple(EpistemicType)
         )
-        ends = m.whole_second(clock(m, s, rule.clock) + round(rule.ttl_days * DAY))
-        found = m.where(speaks, ends, found)
-    return m.where(m.known(s.expires_at, FAR) <= at, s.expires_at, found)
+        found = m.where(speaks, of(rule), found)
+    return found
 
 
 def _expiry(state: MemoryState, terms: Terms, at: int) -> int | None:

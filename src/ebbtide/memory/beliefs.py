@@ -62,6 +62,8 @@ def event(case: Case, line: Event) -> Iterator[Draft]:
             "stream": line.stream,
             "subject": subject,
             "effective_at": at,
+            "tombstoned_at": None,
+            "erased_at": None,
         }
     )
     payload = {
@@ -95,6 +97,7 @@ def _assert(case: Case, line: Assert, object_id: UUID, at: int, supersedes: UUID
     if line.epistemic_type == EpistemicType.CONDITIONAL and condition is None:
         condition = Condition.UNKNOWN
     evidence = case.evidence(line.evidence)
+    case.writer.note_evidence(object_id, [UUID(one) for one in evidence])
     terms = case.current_terms()
     state = facts.asserted(
         MemoryState(
@@ -150,6 +153,8 @@ def _assert(case: Case, line: Assert, object_id: UUID, at: int, supersedes: UUID
             frozen=False,
             thaws_at=None,
             stopped_at=None,
+            tombstoned_at=None,
+            erased_at=None,
         ),
         terms,
         at,

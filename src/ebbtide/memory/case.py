@@ -109,8 +109,20 @@ class Case:
     def fact(self, line: AboutObject, op: OpType, change: Change, payload: dict[str, Any] | None = None) -> Draft:
         """The entry of a fact about one object."""
         old = self.object(line)
+        _untombstoned(old, op)
         at = self.late(line, old)
         return draft(line, op, old, change(old, self.terms(old), at), payload or {}, at, content=line.content())
+
+
+_AFTER_TOMBSTONE = (OpType.ACCESS, OpType.HOLD, OpType.RELEASE)
+
+
+def _untombstoned(state: MemoryState, op: OpType) -> None:
+    """After an erasing tombstone no fact is taken, after an archiving one only those that change nothing of it."""
+    if state.erased_at is not None:
+        raise refused(state, "erased", "was erased: assert it again")
+    if state.tombstoned_at is not None and op not in _AFTER_TOMBSTONE:
+        raise refused(state, "expired", "has expired: assert it again")
 
 
 def refused(state: MemoryState, rule: str, why: str) -> Refused:

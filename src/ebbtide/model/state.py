@@ -43,7 +43,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "due": ("due_at", "due_rule", "exit_at", "exit_rule", "expires_at", "warned"),
     "clocks": ("accessed_at", "reinforced_at", "modified_at", "restored_at"),
     "counts": ("access_count", "reinforce_count"),
-    "flags": ("pinned", "held", "frozen", "thaws_at", "stopped_at"),
+    "flags": ("pinned", "held", "frozen", "thaws_at", "stopped_at", "tombstoned_at", "erased_at"),
 }
 """Columns that are always written together, by the name they have in an entry's `after`."""
 
@@ -120,6 +120,8 @@ class MemoryState:
     frozen: bool
     thaws_at: int | None
     stopped_at: int | None
+    tombstoned_at: int | None
+    erased_at: int | None
 
     @property
     def active(self) -> bool:

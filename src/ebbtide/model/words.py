@@ -114,6 +114,7 @@ class Rule(StrEnum):
 class Task(StrEnum):
     """The organiser's tasks, in the order in which slots of one start are run."""
 
+    RETENTION = "retention"
     LIFECYCLE = "lifecycle"
     DECAY_RAPID_FAST = "decay_rapid_fast"
     DECAY_MEDIUM = "decay_medium"
@@ -145,8 +146,22 @@ class PenaltySignal(StrEnum):
     UNUSED = "UNUSED"
 
 
+class Expiry(StrEnum):
+    """What becomes of what a retention rule lets expire: archived with its content, or erased."""
+
+    ARCHIVE = "archive"
+    ERASE = "erase"
+
+
+class TombstoneReason(StrEnum):
+    RETENTION = "retention_policy_expiry"
+    USER_REQUEST = "user_request"
+    COMPLIANCE = "compliance"
+
+
 class StreamType(StrEnum):
-    """What an entry's stream is: one memory object, one stream of events, or the namespace itself."""
+    """What an entry's stream is: one memory object, one stream of events (an event's own for its tombstone), or the
+    namespace itself."""
 
     OBJECT = "object"
     EVENTS = "events"

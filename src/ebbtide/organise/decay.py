@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import BigInteger, BindParameter, ColumnElement, Text, and_, bindparam, select
+from sqlalchemy import BindParameter, ColumnElement, Text, and_, bindparam, select
 
 from ebbtide.decay.maths import decimals9
 from ebbtide.decay.segment import evaluate
 from ebbtide.model.words import DecayProfile, LifecycleState, OpType, Task
-from ebbtide.project.passes import Chunk, Columns, Staged, staged
+from ebbtide.project.passes import AS_OF, Chunk, Columns, Staged, staged
 from ebbtide.project.scope import IN_SCOPE, Scope, with_policy
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import memory_state, policy_profiles
@@ -21,7 +21,6 @@ PROFILES: dict[Task, tuple[DecayProfile, ...]] = {
     Task.DECAY_SLOW: (DecayProfile.SLOW,),
 }
 
-AS_OF: BindParameter[int] = bindparam("pass_as_of", type_=BigInteger)
 _PROFILES: BindParameter[str] = bindparam("pass_profiles", type_=Text, expanding=True)
 
 SUBJECT_TO_DECAY: ColumnElement[bool] = and_(

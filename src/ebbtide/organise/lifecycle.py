@@ -11,14 +11,12 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    BindParameter,
     Boolean,
     ColumnElement,
     Connection,
     SmallInteger,
     Text,
     and_,
-    bindparam,
     case,
     cast,
     func,
@@ -32,15 +30,12 @@ from ebbtide.decay.segment import evaluate, parts, salience
 from ebbtide.model.state import BITS
 from ebbtide.model.words import LifecycleState, OpType, Rule
 from ebbtide.organise.decay import APPLIED
-from ebbtide.project.passes import ORGANISER, Chunk, Columns, Staged, json_of, quoted, staged, whole
+from ebbtide.project.passes import AS_OF, ORGANISER, Chunk, Columns, Staged, json_of, quoted, staged, whole
 from ebbtide.project.scope import IN_SCOPE, Scope, with_policy
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import memory_state, policy_profiles
 
 EXITS = (Rule.DEPRECATE_BY_CONFIDENCE.value, Rule.FORCE_ARCHIVE.value, Rule.ARCHIVE.value)
-
-
-AS_OF: BindParameter[int] = bindparam("pass_as_of", type_=BigInteger)
 
 
 def _due(*rules: str) -> ColumnElement[bool]:
@@ -203,6 +198,8 @@ def _moved(columns: Columns) -> Mapping[str, Any]:
                 frozen=case((columns.frozen, "true"), else_="false"),
                 thaws_at=whole(columns.thaws_at),
                 stopped_at=whole(columns.due_at),
+                tombstoned_at=literal("null", Text),
+                erased_at=literal("null", Text),
             ),
         ),
     }

@@ -19,9 +19,11 @@ from ebbtide.model.errors import NotFound
 from ebbtide.model.identity import uuid8
 from ebbtide.model.words import OpType, RunStatus, Task
 from ebbtide.organise.decay import SUBJECT_TO_DECAY, decay, parameters
-from ebbtide.organise.lifecycle import AS_OF, DUE, lifecycle
+from ebbtide.organise.lifecycle import DUE, lifecycle
+from ebbtide.organise.retention import EXPIRED, retention
+from ebbtide.policy.document import Policy
 from ebbtide.policy.schedule import newest_start, starts_between
-from ebbtide.project.passes import Chunk
+from ebbtide.project.passes import AS_OF, Chunk
 from ebbtide.project.scope import CHUNK, Scope, next_scope
 from ebbtide.project.shelf import Shelf
 from ebbtide.store.database import Database
@@ -169,7 +171,9 @@ class Organiser:
             return True, None
         scope = self._scope(namespace, task, start, slot["after_object"])
         chunk = Chunk(self.db, self.connection, head, now=now)
-        if task == Task.LIFECYCLE:
+        if task == Task.RETENTION:
+            counts = retention(self.db, self.connection, chunk, scope, self._policy(head), start)
+        elif task == Task.LIFECYCLE:
             counts = lifecycle(self.db, self.connection, chunk, scope, start)
         else:
             counts = decay(self.db, chunk, scope, task, start)
@@ -188,7 +192,9 @@ class Organiser:
         return scope.last, Run(slot["run_id"], task, namespace, start, status, **total)
 
     def _scope(self, namespace: str, task: Task, start: int, after: UUID | None) -> Scope:
-        if task == Task.LIFECYCLE:
+        if task == Task.RETENTION:
+            which, given, name = EXPIRED, {AS_OF.key: start}, "expired"
+        elif task == Task.LIFECYCLE:
             which, given, name = DUE, {AS_OF.key: start}, "due"
         else:
             which, given, name = SUBJECT_TO_DECAY, parameters(task, start), "subject to decay"
@@ -212,9 +218,7 @@ class Organiser:
         )
         if newest is not None and newest["slot"] == start:
             return dict(newest)
-        assert head.policy_id is not None, "a namespace has a policy from its first entry on"
-        assert head.policy_version is not None
-        interval = self._shelf.terms(head.namespace_id, head.policy_id, head.policy_version).policy.interval(task)
+        interval = self._policy(head).interval(task)
         slot = {
             "namespace_id": head.namespace_id,
             "task": task.value,
@@ -232,6 +236,11 @@ class Organiser:
         }
         self.connection.execute(insert(organiser_runs), slot)
         return slot
+
+    def _policy(self, head: Head) -> Policy:
+        assert head.policy_id is not None, "a namespace has a policy from its first entry on"
+        assert head.policy_version is not None
+        return self._shelf.terms(head.namespace_id, head.policy_id, head.policy_version).policy
 
 
 def _slot(namespace: str, task: Task, start: int) -> Any:

@@ -18,6 +18,7 @@ from ebbtide.model.words import (
     Curve,
     DecayProfile,
     EpistemicType,
+    Expiry,
     ObjectType,
     OnReinforce,
     PenaltySignal,
@@ -157,7 +158,7 @@ class RetentionRule(_Strict):
     match: RetentionMatch = RetentionMatch()
     ttl_days: Days
     clock: Clock = Clock.CREATED
-    action: Literal["archive", "erase"] = "archive"
+    action: Expiry = Expiry.ARCHIVE
 
 
 class Reinforcement(_Strict):

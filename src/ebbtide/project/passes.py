@@ -34,6 +34,7 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy.dialects.postgresql import insert as insert_or_update
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import NullType
 
@@ -45,7 +46,7 @@ from ebbtide.model.identity import id_of_entry, id_of_namespace
 from ebbtide.model.words import ActorType, OpType, StreamType
 from ebbtide.project.writer import as_json, entry_row
 from ebbtide.store.database import Database
-from ebbtide.store.tables import event_log, memory_state
+from ebbtide.store.tables import event_log, memory_state, streams
 
 Columns = Any
 """The columns of a subquery or table, by attribute: SQLAlchemy's `.c`."""
@@ -67,6 +68,9 @@ ORGANISER = Actor("ebbtide", ActorType.SYSTEM_PROCESS)
 NAMESPACE: BindParameter[str] = bindparam("pass_namespace", type_=Text)
 """The namespace of the chunk, in the statements of a pass."""
 
+AS_OF: BindParameter[int] = bindparam("pass_as_of", type_=BigInteger)
+"""The instant a pass evaluates at."""
+
 _RECORDED_AT: BindParameter[int] = bindparam("pass_recorded_at", type_=BigInteger)
 _FIRST_SEQ: BindParameter[int] = bindparam("pass_first_seq", type_=BigInteger)
 _ACTOR_ID: BindParameter[str] = bindparam("pass_actor_id", type_=Text)
@@ -75,12 +79,16 @@ _ACTOR_TYPE: BindParameter[str] = bindparam("pass_actor_type", type_=Text)
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The statements of one pass: fill the temporary table, append each plan's entries, fold them into the state."""
+    """The statements of one pass: fill the temporary table, append each plan's entries, fold them into the state.
+
+    `heads` keeps the heads of streams that are not an object's.
+    """
 
     table: Table
     fill: Insert
     append: tuple[Insert, ...]
     fold: Update
+    heads: tuple[Insert, ...] = ()
 
 
 def staged(
@@ -89,36 +97,54 @@ def staged(
     rows: Select[Any],
     plans: Sequence[Plan],
     fold: Callable[[Columns], Mapping[str, Any]],
+    *,
+    target: Table = memory_state,
+    id_of: Callable[[Columns], Any] | None = None,
+    stream_type: StreamType = StreamType.OBJECT,
 ) -> Staged:
     """Builds a pass over `rows`: `object_id`, `version`, `head_hash` and what the plans and `fold` use.
 
     Rows are numbered by object. Each gets the entries of all plans, one after the other: contiguous seq, versions that
-    follow, chained hashes. `fold` gives the columns of the state to set; version and head hash follow by themselves.
+    follow, chained hashes. `fold` gives the columns to set in `target`, whose second key is the object's id; in
+    `memory_state` version and head hash follow by themselves. `id_of` derives an entry's id from what it decides.
     """
     source = db.fence(rows)
     number = (func.row_number(type_=BigInteger).over(order_by=source.c.object_id) - 1).label("n")
     layer = db.fence(select(*source.c, number))
     for place, plan in enumerate(plans):
-        seq = _seq(layer.c, place, len(plans))
-        ids = db.uuid8(func.concat(NAMESPACE, SEPARATOR, cast(seq, Text), type_=Text))
+        named = cast(_seq(layer.c, place, len(plans)), Text) if id_of is None else id_of(layer.c)
+        ids = db.uuid8(func.concat(NAMESPACE, SEPARATOR, named, type_=Text))
         layer = db.fence(select(*layer.c, ids.label(f"id_{place}")))
-        hashed = sql_hash(db, _previous(layer.c, place), _values(layer.c, plan, place))
+        hashed = sql_hash(db, _previous(layer.c, place), _values(layer.c, plan, place, stream_type))
         layer = db.fence(select(*layer.c, hashed.label(f"hash_{place}")))
     table = temporary(name, layer)
-    columns, last = table.c, len(plans) - 1
-    found = db.in_place(table, memory_state, NAMESPACE).c
+    columns = table.c
+    found = db.in_place(table, target, NAMESPACE).c
+    values = dict(fold(found))
+    if target is memory_state:
+        values |= {"version": found.version + len(plans), "head_hash": found[f"hash_{len(plans) - 1}"]}
     return Staged(
         table,
         insert(table).from_select([column.name for column in columns], select(*layer.c)),
-        tuple(_append(columns, plan, place, len(plans)) for place, plan in enumerate(plans)),
-        update(memory_state)
-        .where(memory_state.c.namespace_id == NAMESPACE, memory_state.c.object_id == found.object_id)
-        .values(version=found.version + len(plans), head_hash=found[f"hash_{last}"], **fold(found)),
+        tuple(_append(columns, plan, place, len(plans), stream_type) for place, plan in enumerate(plans)),
+        update(target)
+        .where(target.c.namespace_id == NAMESPACE, list(target.primary_key)[1] == found.object_id)
+        .values(values),
+        () if stream_type == StreamType.OBJECT else (_heads(columns, len(plans)),),
     )
 
 
-def _append(columns: Columns, plan: Plan, place: int, each: int) -> Insert:
-    values = _values(columns, plan, place) | {
+def _heads(columns: Columns, each: int) -> Insert:
+    rows = select(NAMESPACE, columns.object_id, columns.version + each, columns[f"hash_{each - 1}"])
+    made = insert_or_update(streams).from_select([c.name for c in streams.columns], rows)
+    return made.on_conflict_do_update(
+        index_elements=[c.name for c in streams.primary_key],
+        set_={"version": made.excluded.version, "head_hash": made.excluded.head_hash},
+    )
+
+
+def _append(columns: Columns, plan: Plan, place: int, each: int, stream_type: StreamType) -> Insert:
+    values = _values(columns, plan, place, stream_type) | {
         "seq": _seq(columns, place, each),
         "prev_hash": _previous(columns, place),
         "hash": columns[f"hash_{place}"],
@@ -135,11 +161,11 @@ def _previous(columns: Columns, place: int) -> Any:
     return columns.head_hash if place == 0 else columns[f"hash_{place - 1}"]
 
 
-def _values(columns: Columns, plan: Plan, place: int) -> dict[str, Any]:
+def _values(columns: Columns, plan: Plan, place: int, stream_type: StreamType) -> dict[str, Any]:
     return {
         "namespace_id": NAMESPACE,
         "id": columns[f"id_{place}"],
-        "stream_type": literal(StreamType.OBJECT.value, Text),
+        "stream_type": literal(stream_type.value, Text),
         "stream_id": columns.object_id,
         "version": columns.version + (place + 1),
         "schema_version": literal(SCHEMA_VERSION, SmallInteger),
@@ -199,7 +225,7 @@ class Chunk:
         empty(self._connection, staged.table)
         filled = self._connection.execute(staged.fill, given, execution_options={"preserve_rowcount": True})
         if filled.rowcount:
-            for statement in (*staged.append, staged.fold):
+            for statement in (*staged.append, staged.fold, *staged.heads):
                 self._connection.execute(statement, given)
             self.entries += filled.rowcount * len(staged.append)
         return filled.rowcount
@@ -243,10 +269,15 @@ class Chunk:
 
 def json_of(**members: Any) -> ColumnElement[str]:
     """A JSON object as text over SQL expressions: members are JSON texts already, null becomes null."""
-    pieces: list[Any] = ["{"]
+    return func.concat("{", json_members(**members), "}", type_=Text)
+
+
+def json_members(**members: Any) -> ColumnElement[str]:
+    """The members of a JSON object without its braces."""
+    pieces: list[Any] = []
     for place, (name, value) in enumerate(members.items()):
         pieces += [f'{"," if place else ""}"{name}":', func.coalesce(value, "null", type_=Text)]
-    return func.concat(*pieces, "}", type_=Text)
+    return func.concat(*pieces, type_=Text)
 
 
 def quoted(value: Any) -> ColumnElement[str]:

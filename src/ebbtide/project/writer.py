@@ -26,7 +26,16 @@ from ebbtide.model.state import BITS, OBJECT_COLUMNS, STATE_COLUMNS, MemoryState
 from ebbtide.model.words import LifecycleState, OpType, StreamType
 from ebbtide.project.fold import apply
 from ebbtide.store.database import Database
-from ebbtide.store.tables import contents, event_log, event_state, memory_objects, memory_state, streams, suppressions
+from ebbtide.store.tables import (
+    contents,
+    event_log,
+    event_state,
+    evidence_links,
+    memory_objects,
+    memory_state,
+    streams,
+    suppressions,
+)
 
 NONCE = 16
 
@@ -89,6 +98,7 @@ class Writer:
         self._events: list[dict[str, Any]] = []
         self._known_events: set[UUID] = set()
         self._suppressions: dict[UUID, dict[str, Any]] = {}
+        self._evidence: list[dict[str, Any]] = []
 
     # What is there
 
@@ -162,6 +172,11 @@ class Writer:
             and (row["expires_at"] is None or row["expires_at"] > at)
             and all(row[name] == value for name, value in same.items())
         ]
+
+    def note_evidence(self, object_id: UUID, evidence: Iterable[UUID]) -> None:
+        """Keeps which events and memories serve as evidence for an object just asserted."""
+        for evidence_id in dict.fromkeys(evidence):
+            self._evidence.append({"namespace_id": self.namespace, "object_id": object_id, "evidence_id": evidence_id})
 
     def note_suppression(self, row: Mapping[str, Any]) -> None:
         """Keeps a row of `suppressions`, new or changed."""
@@ -299,12 +314,13 @@ class Writer:
         db.upsert(connection, memory_objects, [_columns(state, OBJECT_COLUMNS) for state in states])
         db.upsert(connection, memory_state, [_columns(state, STATE_COLUMNS) for state in states])
         db.bulk_insert(connection, event_state, self._events)
+        db.bulk_insert(connection, evidence_links, self._evidence)
         db.upsert(connection, suppressions, list(self._suppressions.values()))
         db.upsert(connection, streams, [self._stream_row(stream) for stream in self._touched_streams])
         moved = replace(self.head, last_recorded_at=self.recorded_at)
         moved = moved.with_effect(min(entry.effective_at for entry in written))
         self.head = close_batch(connection, moved, len(written), root_of([entry.hash for entry in written]))
-        self._suppressions = {}
+        self._suppressions, self._evidence = {}, []
         self._contents, self._events, self._touched, self._touched_streams = [], [], {}, {}
         return written
 

@@ -172,9 +172,10 @@ class DuckDB(Database):
 
     def in_place(self, staged: Table, target: Table, namespace: Any) -> Any:
         there = target.alias("there")
+        key = list(there.primary_key)[1]
         return (
             select(*staged.columns)
-            .join_from(staged, there, (there.c.namespace_id == namespace) & (there.c.object_id == staged.c.object_id))
+            .join_from(staged, there, (there.c.namespace_id == namespace) & (key == staged.c.object_id))
             .order_by(literal_column("there.rowid"))
             .subquery("staged")
         )

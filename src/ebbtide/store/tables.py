@@ -138,8 +138,19 @@ event_state = Table(
     Column("stream", Text, nullable=False),
     Column("subject", Text),
     Column("effective_at", BigInteger, nullable=False),
+    Column("tombstoned_at", BigInteger),
+    Column("erased_at", BigInteger),
 )
 """What is known of each event, by the id that evidence names."""
+
+evidence_links = Table(
+    "evidence_links",
+    metadata,
+    _key("namespace_id"),
+    _key("object_id", Uuid),
+    _key("evidence_id", Uuid),
+)
+"""Which events and memories serve as evidence for which memory."""
 
 suppressions = Table(
     "suppressions",
@@ -259,6 +270,8 @@ memory_state = Table(
     Column("frozen", Boolean, nullable=False),
     Column("thaws_at", BigInteger),
     Column("stopped_at", BigInteger),
+    Column("tombstoned_at", BigInteger),
+    Column("erased_at", BigInteger),
 )
 """What a pass rewrites of a memory object: kept narrow, since that is what makes a pass cheap."""
 

@@ -1,0 +1,94 @@
+"""The retention pass: a standard TOMBSTONE for every object and event whose time to live has ended.
+
+Expired at an instant, not on a day: the first whole second at or after clock + ttl, in whatever state the object is,
+unless it is pinned or held. `archive` keeps the content, `erase` removes it in the same transaction.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, case, literal, or_, select
+
+from ebbtide.decay import facts
+from ebbtide.model import instant
+from ebbtide.model.words import Expiry, Rule, TombstoneReason
+from ebbtide.policy.document import Policy, RetentionRule
+from ebbtide.project import tombstone
+from ebbtide.project.passes import AS_OF, NAMESPACE, Chunk
+from ebbtide.project.scope import IN_SCOPE, Scope
+from ebbtide.project.shelf import Shelf
+from ebbtide.project.tombstone import Verdict
+from ebbtide.store.database import SQL, Database
+from ebbtide.store.tables import event_state, memory_objects, memory_state
+
+EXPIRED: ColumnElement[bool] = and_(memory_state.c.due_rule == Rule.TTL.value, memory_state.c.due_at <= AS_OF)
+"""Which objects' ttl has ended."""
+
+
+def retention(
+    db: Database, connection: Connection, chunk: Chunk, scope: Scope, policy: Policy, as_of: int
+) -> dict[str, int]:
+    """Writes what has expired in a chunk as of a slot's start; with the last chunk also events; the counts.
+
+    `policy` is the namespace's, by which events expire; an object expires by its own.
+    """
+    given = (
+        scope.parameters()
+        | {AS_OF.key: as_of}
+        | tombstone.parameters(TombstoneReason.RETENTION, as_of, instant.iso(as_of))
+    )
+    expired = 0
+    if scope.objects:
+        shelf = Shelf(connection)
+        for found in _policies(connection, given):
+            own = shelf.terms(chunk.namespace, *found).policy
+            expired += chunk.write(db.once(f"expired objects {own.digest()}", partial(_objects, db, own)), given)
+    rules = [rule for rule in policy.params.retention if rule.match.events]
+    if scope.last and rules:
+        statements = db.once(f"expired events {policy.digest()}", partial(_events, db, policy, rules))
+        expired += chunk.write(statements, given)
+    if expired and any(rule.action == Expiry.ERASE for rule in policy.params.retention):
+        tombstone.erase_contents(connection, chunk.namespace)
+    return {"examined": scope.objects, "expired": expired}
+
+
+def _policies(connection: Connection, given: dict[str, Any]) -> list[tuple[str, str]]:
+    """The policy versions of the objects that have expired."""
+    columns = memory_state.c
+    query = select(columns.policy_id, columns.policy_version).where(IN_SCOPE, EXPIRED).distinct()
+    return sorted((row.policy_id, row.policy_version) for row in connection.execute(query, given))
+
+
+def _objects(db: Database, policy: Policy) -> Any:
+    under = and_(memory_state.c.policy_id == policy.id, memory_state.c.policy_version == policy.version)
+    verdict = Verdict(
+        at=memory_state.c.due_at,
+        action=facts.on_expiry(SQL, policy.params.retention, memory_objects.c),
+        policy_ref=literal(policy.name),
+    )
+    return tombstone.objects(db, f"pass_expired_{policy.digest()[:16]}", and_(IN_SCOPE, EXPIRED, under), verdict)
+
+
+def _events(db: Database, policy: Policy, rules: list[RetentionRule]) -> Any:
+    """Events by the first rule that speaks of their role and stream; they count from when they happened."""
+    columns = event_state.c
+    arms = []
+    for rule in rules:
+        speaks = and_(
+            columns.role.in_([role.value for role in rule.match.roles]) if rule.match.roles else literal(True),
+            columns.stream.in_(rule.match.streams) if rule.match.streams else literal(True),
+        )
+        ends = SQL.whole_second(columns.effective_at + round(rule.ttl_days * instant.DAY))
+        arms.append((speaks, ends, rule.action.value))
+    ends = case(*((speaks, end) for speaks, end, _ in arms), else_=None)
+    action = case(*((speaks, action) for speaks, _, action in arms), else_=Expiry.ARCHIVE.value)
+    due = and_(
+        columns.namespace_id == NAMESPACE,
+        columns.tombstoned_at.is_(None),
+        or_(*(speaks for speaks, _, _ in arms)),
+        ends <= AS_OF,
+    )
+    verdict = Verdict(at=ends, action=action, policy_ref=literal(policy.name))
+    return tombstone.events(db, f"pass_expired_events_{policy.digest()[:16]}", due, verdict)
