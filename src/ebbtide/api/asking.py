@@ -11,12 +11,16 @@ from sqlalchemy import Connection
 from ebbtide.api.opened import Progress, When, no_progress
 from ebbtide.api.passing import Passing
 from ebbtide.api.reading import Reading
+from ebbtide.memory.case import id_of
 from ebbtide.memory.desk import Desk, Taken, note_refusal
+from ebbtide.memory.erase import Erasure, Receipt, Target
 from ebbtide.memory.ingest import Ingested, Placed, read_lines, take_lines
 from ebbtide.memory.read import Memory
 from ebbtide.memory.requests import DEFAULT_NAMESPACE, AnyRequest, Line, request_from
-from ebbtide.model.errors import EbbtideError, Refused
+from ebbtide.model.errors import BadInput, EbbtideError, Refused
+from ebbtide.model.words import ActorType, TombstoneReason
 from ebbtide.organise.walk import Walker
+from ebbtide.project.passes import Actor
 
 DEFAULT_POLICY = "default@1.0.0"
 
@@ -167,6 +171,36 @@ class Asking(Passing, Reading):
         named = {name: value for name, value in given.items() if value is not None}
         self.ask(self._request(op, namespace, actor, actor_type, at, named))
 
+    def erase(
+        self,
+        *objects: UUID | str,
+        subject: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        reason: str = "user_request",
+        actor: str = "caller",
+        actor_type: str = "SYSTEM_PROCESS",
+        scrub: bool = True,
+        preview: bool = False,
+    ) -> Receipt:
+        """Erases memories, or all of a subject, or, with neither, the namespace; the receipt.
+
+        Content is gone from every table at once; `scrub` then takes it out of the files. `preview` does it all and
+        rolls it back. A hold on any of it refuses the whole.
+        """
+        target = Target(namespace, tuple(id_of(namespace, str(one)) for one in objects), subject)
+        with self.store.session() as connection, connection.begin() as whole:
+            work = Erasure(self.store.db, connection, self._clock)
+            receipt = work.run(target, _reason(reason), Actor(actor, ActorType(actor_type)))
+            if preview:
+                whole.rollback()
+        if scrub and not preview:
+            self.scrub()
+        return receipt
+
+    def scrub(self) -> None:
+        """Takes the bytes of what was erased out of the database's files."""
+        self.store.db.scrub()
+
     def set_condition(self, obj: UUID | str, condition: str, **options: Any) -> Memory:
         """Says whether the condition of a CONDITIONAL memory holds: UNKNOWN, TRUE, FALSE or EXPIRED."""
         return self._about("CONDITION_SET", obj, condition=condition, **options)
@@ -295,3 +329,10 @@ class Asking(Passing, Reading):
         for namespace in sorted(begins):
             desk.open([namespace], begins[namespace])
         return desk
+
+
+def _reason(name: str) -> TombstoneReason:
+    allowed = (TombstoneReason.USER_REQUEST, TombstoneReason.COMPLIANCE)
+    if name not in allowed:
+        raise BadInput(f"{name!r} is no reason to erase: {' or '.join(allowed)}", field="reason")
+    return TombstoneReason(name)

@@ -100,7 +100,7 @@ def _memories(db: Database) -> Select[Any]:
             "due_at",
         ),
         found.due_rule,
-        *_times(db, found, "expires_at"),
+        *_times(db, found, "expires_at", "erased_at"),
         found.access_count,
         found.reinforce_count,
         found.supersedes,

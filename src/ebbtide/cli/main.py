@@ -14,6 +14,7 @@ from typer.exceptions import TyperException
 from ebbtide import __version__
 from ebbtide.cli import act, output, policy, runs
 from ebbtide.cli.options import (
+    Actor,
     AsOf,
     KnownAt,
     Namespace,
@@ -240,6 +241,53 @@ def status(namespace: OneNamespace = None, url: Url = None, format: Output = For
         ("namespace", "task", "policy", "last slot", "status", "next slot"),
         ((t.namespace_id, t.task, t.policy, t.last_run, t.last_status, t.next_run) for t in found.tasks),
     )
+
+
+# Erasure
+
+
+@app.command()
+def erase(
+    objects: Annotated[list[str] | None, typer.Argument(metavar="OBJ…", help="Memories by id or ref")] = None,
+    subject: Annotated[str | None, typer.Option(help="All of this subject", show_default=False)] = None,
+    namespace: Namespace = None,
+    reason: Annotated[str, typer.Option(help="user_request or compliance")] = "user_request",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
+    no_scrub: Annotated[bool, typer.Option("--no-scrub", help="Leave the files to `ebb scrub`")] = False,
+    actor: Actor = None,
+    url: Url = None,
+    format: Output = Format.JSON,
+) -> None:
+    """Erase memories, all of a subject, or a whole namespace, after showing what would go. Prints a receipt.
+
+    Example: ebb erase --subject maya --namespace home > receipt.json
+    """
+    if not objects and subject is None and namespace is None:
+        raise BadInput("name what to erase: OBJ…, --subject, or --namespace for all of it", field="OBJ")
+    del format  # A receipt is a document.
+    where = namespace_of(namespace)
+    what: dict[str, Any] = {"subject": subject, "namespace": where, "reason": reason, "actor": actor or read().actor}
+    with opened(url) as ebb:
+        preview = ebb.erase(*objects or (), preview=True, **what)
+        gone, kept = preview.erased, preview.kept
+        sys.stderr.write(
+            f"{where}: {gone.objects} memories, {gone.events} events and {gone.contents} contents would go; "
+            f"{kept.objects} memories and {kept.events} events stay.\n"
+        )
+        if not yes:
+            typer.confirm("Erase them for good?", abort=True, err=True)
+        output.document(ebb.erase(*objects or (), scrub=not no_scrub, **what))
+
+
+@app.command()
+def scrub(url: Url = None) -> None:
+    """Take the bytes of what was erased out of the database's files.
+
+    Example: ebb scrub
+    """
+    with opened(url) as ebb:
+        ebb.scrub()
+    sys.stdout.write("scrubbed\n")
 
 
 # Reading

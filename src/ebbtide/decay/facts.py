@@ -105,8 +105,8 @@ def _by_rule(m: Maths, rules: Sequence[RetentionRule], s: Any, of: Callable[[Ret
 
 
 def _expiry(state: MemoryState, terms: Terms, at: int) -> int | None:
-    """The ttl's end of one object: none while it is pinned or held."""
-    if state.pinned or state.held:
+    """The ttl's end of one object: none while it is pinned or held, nor once a tombstone was written."""
+    if state.pinned or state.held or state.tombstoned_at is not None:
         return None
     found: int | None = expiry(SCALAR, terms.policy.params.retention, state, at)
     return found

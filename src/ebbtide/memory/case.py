@@ -10,7 +10,18 @@ from typing import Any
 from uuid import UUID
 
 from ebbtide.decay.segment import Terms
-from ebbtide.memory.requests import Belief, Event, Line, OfObject, Supersede, Suppress, Unsuppress
+from ebbtide.memory.requests import (
+    Access,
+    Belief,
+    Event,
+    Hold,
+    Line,
+    OfObject,
+    Release,
+    Supersede,
+    Suppress,
+    Unsuppress,
+)
 from ebbtide.model import instant
 from ebbtide.model.entry import Draft
 from ebbtide.model.errors import BadInput, Conflict, NotFound, Refused
@@ -62,6 +73,7 @@ class Case:
                 field="object",
                 object=line.object,
             )
+        _untombstoned(state, line)
         expected = line.expected_version
         if expected is not None and not checked and expected != state.fact_version:
             raise Conflict(
@@ -109,19 +121,18 @@ class Case:
     def fact(self, line: AboutObject, op: OpType, change: Change, payload: dict[str, Any] | None = None) -> Draft:
         """The entry of a fact about one object."""
         old = self.object(line)
-        _untombstoned(old, op)
         at = self.late(line, old)
         return draft(line, op, old, change(old, self.terms(old), at), payload or {}, at, content=line.content())
 
 
-_AFTER_TOMBSTONE = (OpType.ACCESS, OpType.HOLD, OpType.RELEASE)
+_AFTER_TOMBSTONE = (Access, Hold, Release)
 
 
-def _untombstoned(state: MemoryState, op: OpType) -> None:
+def _untombstoned(state: MemoryState, line: AboutObject) -> None:
     """After an erasing tombstone no fact is taken, after an archiving one only those that change nothing of it."""
     if state.erased_at is not None:
         raise refused(state, "erased", "was erased: assert it again")
-    if state.tombstoned_at is not None and op not in _AFTER_TOMBSTONE:
+    if state.tombstoned_at is not None and not isinstance(line, _AFTER_TOMBSTONE):
         raise refused(state, "expired", "has expired: assert it again")
 
 

@@ -130,6 +130,7 @@ def suppressed(objects: Any, at: Any) -> ColumnElement[bool]:
 def withheld(objects: Any, state: Any, confidence: Any, at: Any) -> ColumnElement[str]:
     """Why a memory is not retrieved by default, or null where it is eligible; the first reason that holds."""
     return case(
+        (state.erased_at.isnot(None), "erased"),
         (state.lifecycle_state != LifecycleState.ACTIVE.value, func.lower(state.lifecycle_state, type_=Text)),
         (and_(state.expires_at.isnot(None), state.expires_at <= at), "expired"),
         (suppressed(objects, at), "suppressed"),
@@ -229,6 +230,7 @@ def _memory(row: Any) -> Memory:
         "decayed_at",
         "due_at",
         "expires_at",
+        "erased_at",
     )
     content = None if row["content"] is None else json.loads(row["content"])
     made: dict[str, Any] = {name: row[name] for name in Memory.model_fields if name in row}
@@ -240,7 +242,6 @@ def _memory(row: Any) -> Memory:
         "evidence": json.loads(row["evidence"]),
         "eligible": row["withheld"] is None,
         "policy": f"{row['policy_id']}@{row['policy_version']}",
-        "erased_at": None,
     }
     return Memory(**made)
 

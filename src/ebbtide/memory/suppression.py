@@ -57,7 +57,10 @@ def unsuppressed(case: Case, line: Unsuppress) -> Iterator[Draft]:
     found = case.writer.suppressed_by(_what(case, line), at)
     if not found:
         raise NotFound("nothing suppresses that: `ebb list --all` says why a memory is withheld", field="object")
-    payload = {"suppression_ids": sorted(str(row["suppression_id"]) for row in found)}
+    payload = {
+        "suppression_ids": sorted(str(row["suppression_id"]) for row in found),
+        "subject": line.subject,
+    }
     yield _entry(case, line, OpType.UNSUPPRESS, payload, at, facts.thawed)
     for row in found:
         case.writer.note_suppression({**row, "ended_at": at})

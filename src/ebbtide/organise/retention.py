@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, literal, or_, select
+from sqlalchemy import BindParameter, ColumnElement, Connection, Text, and_, bindparam, case, literal, or_, select
 
 from ebbtide.decay import facts
 from ebbtide.model import instant
@@ -22,6 +22,8 @@ from ebbtide.project.shelf import Shelf
 from ebbtide.project.tombstone import Verdict
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import event_state, memory_objects, memory_state
+
+_POLICY_REF: BindParameter[str] = bindparam("tombstone_policy_ref", type_=Text)
 
 EXPIRED: ColumnElement[bool] = and_(memory_state.c.due_rule == Rule.TTL.value, memory_state.c.due_at <= AS_OF)
 """Which objects' ttl has ended."""
@@ -49,8 +51,10 @@ def retention(
     if scope.last and rules:
         statements = db.once(f"expired events {policy.digest()}", partial(_events, db, policy, rules))
         expired += chunk.write(statements, given)
-    if expired and any(rule.action == Expiry.ERASE for rule in policy.params.retention):
-        tombstone.erase_contents(connection, chunk.namespace)
+    if expired:
+        unused = db.once("expired evidence", partial(_unused_evidence, db))
+        expired += chunk.write(unused, given | {_POLICY_REF.key: policy.name})
+        tombstone.erase_contents(db, connection, chunk.namespace)
     return {"examined": scope.objects, "expired": expired}
 
 
@@ -69,6 +73,14 @@ def _objects(db: Database, policy: Policy) -> Any:
         policy_ref=literal(policy.name),
     )
     return tombstone.objects(db, f"pass_expired_{policy.digest()[:16]}", and_(IN_SCOPE, EXPIRED, under), verdict)
+
+
+def _unused_evidence(db: Database) -> Any:
+    """Events that were evidence of nothing but what is erased now."""
+    columns = event_state.c
+    unused = and_(columns.namespace_id == NAMESPACE, columns.erased_at.is_(None), tombstone.serves_no_other())
+    verdict = Verdict(at=AS_OF, action=literal(Expiry.ERASE.value), policy_ref=_POLICY_REF)
+    return tombstone.events(db, "pass_unused_evidence", unused, verdict)
 
 
 def _events(db: Database, policy: Policy, rules: list[RetentionRule]) -> Any:

@@ -241,10 +241,13 @@ def serves_no_other() -> ColumnElement[bool]:
     return and_(exists(select(link.object_id).where(linked)), ~kept)
 
 
-def erase_contents(connection: Connection, namespace: str) -> int:
+def erase_contents(
+    db: Database, connection: Connection, namespace: str, *, subject: str | None = None, everything: bool = False
+) -> int:
     """Deletes what callers wrote of erased objects and events, in the caller's transaction; the rows deleted.
 
-    That is every content of every entry in an erased object's stream, and each erased event's.
+    That is every content of every entry in an erased object's stream, each erased event's, what was written of a
+    `subject` in the namespace's own stream, and with `everything` all of the namespace's.
     """
     log, s, e = event_log.c, memory_state.c, event_state.c
     of_objects = (
@@ -253,6 +256,14 @@ def erase_contents(connection: Connection, namespace: str) -> int:
         .where(log.namespace_id == NAMESPACE, log.content_hash.isnot(None), s.erased_at.isnot(None))
     )
     of_events = select(e.seq).where(e.namespace_id == NAMESPACE, e.erased_at.isnot(None))
-    gone = delete(contents).where(contents.c.namespace_id == NAMESPACE, contents.c.seq.in_(of_objects.union(of_events)))
+    of_subject = select(log.seq).where(
+        log.namespace_id == NAMESPACE,
+        log.stream_type == StreamType.NAMESPACE.value,
+        log.content_hash.isnot(None),
+        db.member(db.json(log.payload), "subject") == subject,
+    )
+    gone = delete(contents).where(contents.c.namespace_id == NAMESPACE)
+    if not everything:
+        gone = gone.where(contents.c.seq.in_(of_objects.union(of_events, of_subject)))
     done = connection.execute(gone, {NAMESPACE.key: namespace}, execution_options={"preserve_rowcount": True})
     return int(done.rowcount)

@@ -182,6 +182,10 @@ class Database(ABC):
         """Keeps other migrations out until the transaction ends."""
 
     @abstractmethod
+    def scrub(self) -> None:
+        """Takes deleted bytes out of the files. DuckDB rewrites the file, PostgreSQL the table of contents."""
+
+    @abstractmethod
     def lock_clause(self, select: Any) -> Any:
         """The select that locks the rows it reads until the transaction ends."""
 

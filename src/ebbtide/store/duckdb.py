@@ -222,6 +222,19 @@ class DuckDB(Database):
     def now(self) -> ColumnElement[int]:
         return func.epoch_us(func.get_current_timestamp(), type_=BigInteger)
 
+    def scrub(self) -> None:
+        fresh = Path(f"{self._path}.scrubbed")
+        fresh.unlink(missing_ok=True)
+        with self.connect() as connection:
+            alone = connection.execution_options(isolation_level="AUTOCOMMIT")
+            old = alone.execute(text("SELECT current_database()")).scalar_one()
+            alone.execute(text(f"ATTACH '{fresh}' AS scrubbed"))
+            alone.execute(text(f'COPY FROM DATABASE "{old}" TO scrubbed'))
+            alone.execute(text("DETACH scrubbed"))
+            # While the old file is open nobody else can open it; whoever waits finds the new one under its name.
+            alone.execute(text("CHECKPOINT"))
+            fresh.replace(self._path)
+
     def lock_schema(self, connection: Connection) -> None:
         """Nothing to do: the file is this process's alone."""
 

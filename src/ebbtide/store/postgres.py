@@ -36,6 +36,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from ebbtide.model.errors import StoreUnavailable
 from ebbtide.store.database import Database, Row
+from ebbtide.store.tables import contents
 
 MIGRATION = 0x65626274
 """The advisory lock that one migration at a time holds."""
@@ -160,6 +161,11 @@ class PostgreSQL(Database):
 
     def lock_schema(self, connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(MIGRATION)))
+
+    def scrub(self) -> None:
+        with self.connect() as connection:
+            alone = connection.execution_options(isolation_level="AUTOCOMMIT")
+            alone.execute(text(f"VACUUM FULL {contents.name}"))
 
     def lock_clause(self, select: Any) -> Any:
         return select.with_for_update()
