@@ -23,6 +23,8 @@ TABLES = (
     "event_state",
     "evidence_links",
     "suppressions",
+    "entities",
+    "edges",
     "policies",
     "policy_profiles",
     "memory_objects",
@@ -167,6 +169,26 @@ def upgrade() -> None:
         big("ended_at", nullable=True),
         text("policy_ref"),
         key=("suppression_id",),
+    )
+    table(
+        "entities",
+        uid("entity_id"),
+        text("ref", nullable=True),
+        text("entity_type"),
+        big("created_at"),
+        big("content_seq"),
+        uid("merged_into", nullable=True),
+        key=("entity_id",),
+    )
+    table(
+        "edges",
+        uid("edge_id"),
+        text("edge_type"),
+        uid("source_id"),
+        uid("target_id"),
+        number("confidence"),
+        big("created_at"),
+        key=("edge_id",),
     )
     table(
         "policies",

@@ -12,8 +12,6 @@ from uuid import UUID
 from ebbtide.decay.segment import Terms
 from ebbtide.memory.requests import (
     Access,
-    Belief,
-    Event,
     Hold,
     Line,
     OfObject,
@@ -57,7 +55,7 @@ class Case:
         self.clock = clock
         self._shelf = shelf
 
-    def new_id(self, line: Event | Belief) -> UUID:
+    def new_id(self, line: Line) -> UUID:
         """The id of what a request makes: by its ref, else that of its first entry."""
         if line.ref:
             return id_of_ref(self.writer.namespace, line.ref)
@@ -82,6 +80,28 @@ class Case:
                 object=line.object,
             )
         return state
+
+    def node(self, name: str, field: str) -> UUID:
+        """The id of a memory or entity that a request names."""
+        node = id_of(self.writer.namespace, name)
+        if self.writer.entity(node) is None and self.writer.state(node) is None:
+            raise NotFound(f"there is no memory or entity {name!r}", field=field, object=name)
+        return node
+
+    def of_namespace(self, line: Line, op: OpType, payload: dict[str, Any]) -> Draft:
+        """An entry in the namespace's own stream."""
+        stream_type, stream_id = self.writer.own_stream()
+        return Draft(
+            stream_type=stream_type,
+            stream_id=stream_id,
+            op_type=op,
+            effective_at=self.instant(line),
+            actor_id=line.actor_id,
+            actor_type=line.actor_type,
+            payload={name: value for name, value in payload.items() if value is not None},
+            fact=False,
+            content=line.content() or None,
+        )
 
     def evidence(self, names: tuple[str, ...]) -> list[str]:
         """The ids of events or memories that a request names as evidence."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ebbtide.memory import beliefs, marks, requests, signals, suppression
+from ebbtide.memory import beliefs, graph, marks, requests, signals, suppression
 from ebbtide.memory.case import Case
 from ebbtide.memory.requests import AnyRequest
 from ebbtide.model.entry import Draft
@@ -31,6 +31,10 @@ DECIDERS: dict[type[requests.Line], Callable[[Case, Any], Iterator[Draft]]] = {
     requests.Deprecate: marks.deprecated,
     requests.ConditionSet: marks.condition_set,
     requests.EpistemicTransition: marks.known_better,
+    requests.ContradictionNoted: graph.contradicted,
+    requests.Relate: graph.related,
+    requests.EntityCreate: graph.entity_created,
+    requests.EntityMerge: graph.entities_merged,
 }
 
 

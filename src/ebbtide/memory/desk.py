@@ -16,7 +16,7 @@ from sqlalchemy import Connection, insert, select
 
 from ebbtide.memory.case import Case, id_of
 from ebbtide.memory.decide import decide
-from ebbtide.memory.requests import AnyRequest, Belief, Event, Line, Penalty, Reinforce
+from ebbtide.memory.requests import AnyRequest, Belief, EntityCreate, Event, Line, Penalty, Reinforce
 from ebbtide.model.entry import Draft, Entry
 from ebbtide.model.errors import Conflict, Refused
 from ebbtide.model.identity import id_of_entry, id_of_ref, id_of_stream, uuid8
@@ -199,7 +199,7 @@ class Desk:
     @staticmethod
     def _target(line: AnyRequest, seq: int) -> UUID:
         """The object or event that a request, whose first entry is at `seq`, makes or is about."""
-        if isinstance(line, Event | Belief):
+        if isinstance(line, Event | Belief | EntityCreate):
             return id_of_ref(line.namespace, line.ref) if line.ref else id_of_entry(line.namespace, seq)
         about = _named(line)
         return id_of(line.namespace, about) if about else id_of_entry(line.namespace, seq)

@@ -331,6 +331,48 @@ class EpistemicTransition(OfObject):
     reason: TextLine | None = None
 
 
+Code = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")]
+"""A word of the caller's vocabulary that stands in the log: capitals, digits and underscores."""
+
+
+class ContradictionNoted(Line):
+    """Two memories cannot both be so: both stay, and an edge says so."""
+
+    TEXT = ("conflict_description", "metadata")
+    op: Literal["CONTRADICTION_NOTED"] = "CONTRADICTION_NOTED"
+    object_a: Name
+    object_b: Name
+    conflict_description: TextLine | None = None
+
+
+class Relate(Line):
+    """An edge between memories or entities."""
+
+    op: Literal["RELATE"] = "RELATE"
+    edge_type: Code
+    source: Name
+    target: Name
+    confidence: Score = 1.0
+
+
+class EntityCreate(Line):
+    """Somebody or something that memories are about."""
+
+    TEXT = ("canonical_name", "aliases", "metadata")
+    op: Literal["ENTITY_CREATE"] = "ENTITY_CREATE"
+    entity_type: Code
+    canonical_name: TextLine
+    aliases: tuple[TextLine, ...] = ()
+
+
+class EntityMerge(Line):
+    """Two entities are one: the merged one's edges count for the primary."""
+
+    op: Literal["ENTITY_MERGE"] = "ENTITY_MERGE"
+    primary: Name
+    merged: Name
+
+
 AnyRequest = (
     Event
     | Assert
@@ -349,6 +391,10 @@ AnyRequest = (
     | Deprecate
     | ConditionSet
     | EpistemicTransition
+    | ContradictionNoted
+    | Relate
+    | EntityCreate
+    | EntityMerge
 )
 _any: TypeAdapter[AnyRequest] = TypeAdapter(Annotated[AnyRequest, Field(discriminator="op")])
 

@@ -47,7 +47,7 @@ def suppressed(case: Case, line: Suppress) -> Iterator[Draft]:
 
     if line.object is not None and line.freeze and not (state := case.object(line)).active:
         raise refused(state, "freeze_active_only", f"is {state.lifecycle_state}: its time stands already")
-    yield _entry(case, line, OpType.SUPPRESS, payload, at, change)
+    yield _entry(case, line, OpType.SUPPRESS, payload, change)
     case.writer.note_suppression(row)
 
 
@@ -61,7 +61,7 @@ def unsuppressed(case: Case, line: Unsuppress) -> Iterator[Draft]:
         "suppression_ids": sorted(str(row["suppression_id"]) for row in found),
         "subject": line.subject,
     }
-    yield _entry(case, line, OpType.UNSUPPRESS, payload, at, facts.thawed)
+    yield _entry(case, line, OpType.UNSUPPRESS, payload, facts.thawed)
     for row in found:
         case.writer.note_suppression({**row, "ended_at": at})
 
@@ -82,18 +82,7 @@ def _instant(case: Case, line: Suppress | Unsuppress) -> int:
     return case.instant(line) if line.object is None else case.late(line, case.object(line))
 
 
-def _entry(case: Case, line: Suppress | Unsuppress, op: OpType, payload: dict[str, Any], at: int, change: Any) -> Draft:
+def _entry(case: Case, line: Suppress | Unsuppress, op: OpType, payload: dict[str, Any], change: Any) -> Draft:
     if line.object is not None:
         return case.fact(line, op, change, payload)
-    stream_type, stream_id = case.writer.own_stream()
-    return Draft(
-        stream_type=stream_type,
-        stream_id=stream_id,
-        op_type=op,
-        effective_at=at,
-        actor_id=line.actor_id,
-        actor_type=line.actor_type,
-        payload={name: value for name, value in payload.items() if value is not None},
-        fact=False,
-        content=line.content() or None,
-    )
+    return case.of_namespace(line, op, payload)

@@ -28,6 +28,8 @@ from ebbtide.project.fold import apply
 from ebbtide.store.database import Database
 from ebbtide.store.tables import (
     contents,
+    edges,
+    entities,
     event_log,
     event_state,
     evidence_links,
@@ -99,6 +101,9 @@ class Writer:
         self._known_events: set[UUID] = set()
         self._suppressions: dict[UUID, dict[str, Any]] = {}
         self._evidence: list[dict[str, Any]] = []
+        self._entities: dict[UUID, dict[str, Any] | None] = {}
+        self._touched_entities: dict[UUID, None] = {}
+        self._edges: list[dict[str, Any]] = []
 
     # What is there
 
@@ -177,6 +182,23 @@ class Writer:
         """Keeps which events and memories serve as evidence for an object just asserted."""
         for evidence_id in dict.fromkeys(evidence):
             self._evidence.append({"namespace_id": self.namespace, "object_id": object_id, "evidence_id": evidence_id})
+
+    def entity(self, entity_id: UUID) -> dict[str, Any] | None:
+        """A row of `entities` as of the last append; None where there is none."""
+        if entity_id not in self._entities:
+            query = select(entities).where(entities.c.namespace_id == self.namespace, entities.c.entity_id == entity_id)
+            row = self._connection.execute(query).mappings().first()
+            self._entities[entity_id] = None if row is None else dict(row)
+        return self._entities[entity_id]
+
+    def note_entity(self, row: Mapping[str, Any]) -> None:
+        """Keeps a row of `entities`, new or changed."""
+        self._entities[row["entity_id"]] = {"namespace_id": self.namespace, **row}
+        self._touched_entities[row["entity_id"]] = None
+
+    def note_edge(self, row: Mapping[str, Any]) -> None:
+        """Keeps a row of `edges` for a relation just appended."""
+        self._edges.append({"namespace_id": self.namespace, **row})
 
     def note_suppression(self, row: Mapping[str, Any]) -> None:
         """Keeps a row of `suppressions`, new or changed."""
@@ -315,12 +337,15 @@ class Writer:
         db.upsert(connection, memory_state, [_columns(state, STATE_COLUMNS) for state in states])
         db.bulk_insert(connection, event_state, self._events)
         db.bulk_insert(connection, evidence_links, self._evidence)
+        db.bulk_insert(connection, edges, self._edges)
+        touched = [self._entities[entity] for entity in self._touched_entities]
+        db.upsert(connection, entities, [row for row in touched if row is not None])
         db.upsert(connection, suppressions, list(self._suppressions.values()))
         db.upsert(connection, streams, [self._stream_row(stream) for stream in self._touched_streams])
         moved = replace(self.head, last_recorded_at=self.recorded_at)
         moved = moved.with_effect(min(entry.effective_at for entry in written))
         self.head = close_batch(connection, moved, len(written), root_of([entry.hash for entry in written]))
-        self._suppressions, self._evidence = {}, []
+        self._suppressions, self._evidence, self._edges, self._touched_entities = {}, [], [], {}
         self._contents, self._events, self._touched, self._touched_streams = [], [], {}, {}
         return written
 

@@ -169,6 +169,32 @@ suppressions = Table(
 )
 """What keeps memories out of retrieval without touching their scores: of one object, or by a filter on what it is."""
 
+entities = Table(
+    "entities",
+    metadata,
+    _key("namespace_id"),
+    _key("entity_id", Uuid),
+    Column("ref", Text),
+    Column("entity_type", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("content_seq", BigInteger, nullable=False),
+    Column("merged_into", Uuid),
+)
+"""Who and what memories are about; names are content."""
+
+edges = Table(
+    "edges",
+    metadata,
+    _key("namespace_id"),
+    _key("edge_id", Uuid),
+    Column("edge_type", Text, nullable=False),
+    Column("source_id", Uuid, nullable=False),
+    Column("target_id", Uuid, nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+"""How memories and entities are related."""
+
 policies = Table(
     "policies",
     metadata,
