@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import create_engine, make_url, text
 
-from ebbtide import NotFound, Refused
+from ebbtide import Ebbtide, NotFound, Refused
 
 NS = "home"
 
@@ -139,3 +139,27 @@ def test_unknown_objects_and_reasons_are_refused(two):
     with pytest.raises(NotFound):
         two.erase(namespace="nowhere")
     assert two.memory("maya-0", namespace=NS).value == "CANARY-maya fact 0"
+
+
+def test_who_may_not_scrub_is_told_before_anything_is_erased(make_url_for):
+    """PostgreSQL would only warn, and leave the bytes where they are."""
+    url = make_url(make_url_for("postgresql"))
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text("DROP ROLE IF EXISTS ebb_scrub_test"))
+        connection.execute(text("CREATE ROLE ebb_scrub_test LOGIN IN ROLE ebbtide_app"))
+    with Ebbtide(url.set(username="ebb_scrub_test").render_as_string(hide_password=False)) as ebb:
+        ebb.event("CANARY", ref="said", subject="maya", namespace=NS)
+        with pytest.raises(Refused, match="owner"):
+            ebb.erase(subject="maya", namespace=NS)
+        assert "CANARY" in dump(ebb)
+        assert ebb.erase(subject="maya", namespace=NS, scrub=False).erased.events == 1
+        assert "CANARY" not in dump(ebb)
+        with pytest.raises(Refused, match="owner"):
+            ebb.scrub()
+    with Ebbtide(url.render_as_string(hide_password=False)) as ebb:
+        ebb.scrub()
+    with engine.connect() as connection:
+        connection.execute(text("DROP OWNED BY ebb_scrub_test"))
+        connection.execute(text("DROP ROLE ebb_scrub_test"))
+    engine.dispose()

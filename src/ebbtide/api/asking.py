@@ -189,6 +189,8 @@ class Asking(Passing, Reading):
         """
         target = Target(namespace, tuple(id_of(namespace, str(one)) for one in objects), subject)
         with self.store.session() as connection, connection.begin() as whole:
+            if scrub and not preview:
+                self._refuse_scrub(connection)
             work = Erasure(self.store.db, connection, self._clock)
             receipt = work.run(target, _reason(reason), Actor(actor, ActorType(actor_type)))
             if preview:
@@ -199,7 +201,13 @@ class Asking(Passing, Reading):
 
     def scrub(self) -> None:
         """Takes the bytes of what was erased out of the database's files."""
+        with self.store.begin() as connection:
+            self._refuse_scrub(connection)
         self.store.db.scrub()
+
+    def _refuse_scrub(self, connection: Connection) -> None:
+        if not self.store.db.may_scrub(connection):
+            raise Refused("only the owner of the tables can scrub: leave that to the owner", rule="owner")
 
     def set_condition(self, obj: UUID | str, condition: str, **options: Any) -> Memory:
         """Says whether the condition of a CONDITIONAL memory holds: UNKNOWN, TRUE, FALSE or EXPIRED."""

@@ -182,6 +182,10 @@ class Database(ABC):
         """Keeps other migrations out until the transaction ends."""
 
     @abstractmethod
+    def may_scrub(self, connection: Connection) -> bool:
+        """Whether this connection has the right to `scrub`."""
+
+    @abstractmethod
     def scrub(self) -> None:
         """Takes deleted bytes out of the files. DuckDB rewrites the file, PostgreSQL the table of contents."""
 

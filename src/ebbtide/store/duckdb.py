@@ -222,6 +222,9 @@ class DuckDB(Database):
     def now(self) -> ColumnElement[int]:
         return func.epoch_us(func.get_current_timestamp(), type_=BigInteger)
 
+    def may_scrub(self, connection: Connection) -> bool:
+        return True
+
     def scrub(self) -> None:
         fresh = Path(f"{self._path}.scrubbed")
         fresh.unlink(missing_ok=True)
