@@ -163,3 +163,35 @@ def test_who_may_not_scrub_is_told_before_anything_is_erased(make_url_for):
         connection.execute(text("DROP OWNED BY ebb_scrub_test"))
         connection.execute(text("DROP ROLE ebb_scrub_test"))
     engine.dispose()
+
+
+def test_one_object_takes_nothing_of_the_namespace_with_it(two):
+    """Names of entities and reasons of filters are the namespace's: only erasing it, or the subject, takes them."""
+    request = {"op": "ENTITY_CREATE", "namespace": NS, "entity_type": "PERSON", "canonical_name": "CANARY-entity"}
+    two.ask(request)
+    two.erase("tom-0", namespace=NS)
+    assert "CANARY-entity" in dump(two)
+    assert "CANARY-maya away" in dump(two)
+    two.erase(subject="tom", namespace=NS)
+    assert "CANARY-maya away" in dump(two)
+    two.erase(subject="maya", namespace=NS)
+    assert "CANARY-maya away" not in dump(two)
+    assert "CANARY-entity" in dump(two)
+
+
+def test_a_policy_assigned_later_leaves_what_was_erased_alone(two, clock):
+    two.erase("maya-0", namespace=NS)
+    before = len(two.history("maya-0", namespace=NS))
+    two.assign_policy("recency@1.0.0", namespace=NS)
+    clock.forward(days=200)
+    two.organise()
+    assert len(two.history("maya-0", namespace=NS)) == before
+
+
+def test_a_refused_erasure_is_kept_in_refusals(two):
+    two.hold("maya-2", namespace=NS)
+    with pytest.raises(Refused):
+        two.erase("maya-2", namespace=NS, actor="tom")
+    with two.store.begin() as connection:
+        row = connection.execute(text("SELECT op_type, actor_id, rule FROM refusals")).one()
+    assert tuple(row) == ("TOMBSTONE", "tom", "held")

@@ -12,13 +12,13 @@ from ebbtide.api.opened import Progress, When, no_progress
 from ebbtide.api.passing import Passing
 from ebbtide.api.reading import Reading
 from ebbtide.memory.case import id_of
-from ebbtide.memory.desk import Desk, Taken, note_refusal
+from ebbtide.memory.desk import Desk, Refusal, Taken
 from ebbtide.memory.erase import Erasure, Receipt, Target
 from ebbtide.memory.ingest import Ingested, Placed, read_lines, take_lines
 from ebbtide.memory.read import Memory
 from ebbtide.memory.requests import DEFAULT_NAMESPACE, AnyRequest, Line, request_from
 from ebbtide.model.errors import BadInput, EbbtideError, Refused
-from ebbtide.model.words import ActorType, TombstoneReason
+from ebbtide.model.words import ActorType, OpType, TombstoneReason
 from ebbtide.organise.walk import Walker
 from ebbtide.project.passes import Actor
 
@@ -49,7 +49,7 @@ class Asking(Passing, Reading):
                     desk.close()
             except Refused as refused:
                 with connection.begin():
-                    note_refusal(connection, current, refused, clock=self._clock(), entropy=self._entropy)
+                    Refusal.of(current, refused).note(connection, clock=self._clock(), entropy=self._entropy)
                 raise
         return taken
 
@@ -188,13 +188,21 @@ class Asking(Passing, Reading):
         rolls it back. A hold on any of it refuses the whole.
         """
         target = Target(namespace, tuple(id_of(namespace, str(one)) for one in objects), subject)
-        with self.store.session() as connection, connection.begin() as whole:
-            if scrub and not preview:
-                self._refuse_scrub(connection)
-            work = Erasure(self.store.db, connection, self._clock)
-            receipt = work.run(target, _reason(reason), Actor(actor, ActorType(actor_type)))
-            if preview:
-                whole.rollback()
+        who = Actor(actor, ActorType(actor_type))
+        with self.store.session() as connection:
+            try:
+                with connection.begin() as whole:
+                    if scrub and not preview:
+                        self._refuse_scrub(connection)
+                    receipt = Erasure(self.store.db, connection, self._clock).run(target, _reason(reason), who)
+                    if preview:
+                        whole.rollback()
+            except Refused as refused:
+                about = target.objects[0] if len(target.objects) == 1 else None
+                refusal = Refusal(namespace, None, OpType.TOMBSTONE, about, who.id, who.type, refused.rule)
+                with connection.begin():
+                    refusal.note(connection, clock=self._clock(), entropy=self._entropy)
+                raise
         if scrub and not preview:
             self.scrub()
         return receipt
@@ -222,13 +230,14 @@ class Asking(Passing, Reading):
         op: str,
         obj: UUID | str,
         *,
-        namespace: str = DEFAULT_NAMESPACE,
+        namespace: str | None = None,
         actor: str | None = None,
         actor_type: str | None = None,
         at: When = None,
         **fields: Any,
     ) -> Memory:
-        return self._ask_one(op, namespace, actor, actor_type, at, {"object": str(obj)} | fields)
+        where = self.namespace_of(obj, namespace)
+        return self._ask_one(op, where, actor, actor_type, at, {"object": str(obj)} | fields)
 
     def _ask_one(
         self,
@@ -320,7 +329,7 @@ class Asking(Passing, Reading):
         except Refused as refused:
             line = next(place.request for place in group if place.line == refused.line)
             with connection.begin():
-                note_refusal(connection, line, refused, clock=self._clock(), entropy=self._entropy)
+                Refusal.of(line, refused).note(connection, clock=self._clock(), entropy=self._entropy)
             raise
         done.appended += part.appended
         done.unchanged += part.unchanged

@@ -10,10 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from sqlalchemy.exc import DBAPIError
+
 from ebbtide.audit import doctor, views
 from ebbtide.memory.desk import Entropy
 from ebbtide.model import instant
-from ebbtide.model.errors import BadInput
+from ebbtide.model.errors import BadInput, StoreUnavailable
 from ebbtide.policy.files import library
 from ebbtide.project.scope import CHUNK
 from ebbtide.project.shelf import STORE_WIDE, Shelf
@@ -90,12 +92,18 @@ class Opened:
 
         The migration before and after. One transaction: a migration that fails leaves the store as it was.
         """
-        with self.store.db.connect() as connection, connection.begin():
-            result = self.store.migrate(connection)
-            views.install(self.store.db, connection)
-            shelf = Shelf(connection)
-            for policy, _ in self._library.values():
-                shelf.put(STORE_WIDE, policy, self._clock())
+        try:
+            with self.store.db.connect() as connection, connection.begin():
+                result = self.store.migrate(connection)
+                views.install(self.store.db, connection)
+                shelf = Shelf(connection)
+                for policy, _ in self._library.values():
+                    shelf.put(STORE_WIDE, policy, self._clock())
+        except DBAPIError as error:
+            if not self.store.db.denied(error):
+                raise
+            reason = str(error.orig).strip().splitlines()[0]
+            raise StoreUnavailable(f"{reason}: set the store up as a role that may create tables and roles") from error
         self.store.checkpoint()
         return result
 

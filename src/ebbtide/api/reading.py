@@ -17,7 +17,7 @@ from ebbtide.memory.read import LogEntry, Memory
 from ebbtide.memory.requests import DEFAULT_NAMESPACE
 from ebbtide.model.errors import BadInput, NotFound
 from ebbtide.organise.run import Run
-from ebbtide.store.tables import organiser_runs
+from ebbtide.store.tables import memory_objects, organiser_runs
 
 
 class Reading(Opened):
@@ -61,6 +61,19 @@ class Reading(Opened):
                 **options,
             )
 
+    def namespace_of(self, obj: UUID | str, namespace: str | None) -> str:
+        """The namespace meant: the one given; else, for an id, the one that has it; else the default one."""
+        if namespace is not None:
+            return namespace
+        try:
+            wanted = UUID(str(obj))
+        except ValueError:
+            return DEFAULT_NAMESPACE
+        query = select(memory_objects.c.namespace_id).where(memory_objects.c.object_id == wanted).limit(1)
+        with self.store.begin() as connection:
+            here = connection.execute(query.where(memory_objects.c.namespace_id == DEFAULT_NAMESPACE)).scalar()
+            return here or connection.execute(query).scalar() or DEFAULT_NAMESPACE
+
     def rank(
         self,
         candidates: Iterable[Candidate | tuple[str, float]],
@@ -82,8 +95,9 @@ class Reading(Opened):
                 limit=limit,
             )
 
-    def history(self, obj: UUID | str, *, namespace: str = DEFAULT_NAMESPACE, known_at: When = None) -> list[LogEntry]:
+    def history(self, obj: UUID | str, *, namespace: str | None = None, known_at: When = None) -> list[LogEntry]:
         """The entries of one memory, oldest first."""
+        namespace = self.namespace_of(obj, namespace)
         with self.store.begin() as connection:
             found = read.history(connection, namespace, id_of(namespace, str(obj)), micros(known_at, "known-at"))
         if not found:

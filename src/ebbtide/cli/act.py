@@ -83,7 +83,7 @@ def _act(
         actor=who["actor"] or settings.actor,
         actor_type=who["actor_type"] or settings.actor_type,
         at=who["at"],
-        **{name: value for name, value in fields.items() if value not in (None, [], False)},
+        **{name: value for name, value in fields.items() if value is not None and value is not False and value != []},
     )
     if format == Format.JSON:
         output.document(memory)

@@ -335,7 +335,11 @@ def show(
         output.document(found)
         return
     fields = found.model_dump()
-    output.table(str(found.value), ("field", "value"), ((k, v) for k, v in fields.items() if v not in (None, [])))
+    output.table(
+        str(found.value or found.ref or found.id),
+        ("field", "value"),
+        ((k, v) for k, v in fields.items() if v not in (None, [])),
+    )
 
 
 @app.command()

@@ -83,6 +83,8 @@ def _cell(value: Any) -> str:
         return f"{value:.3f}"
     if isinstance(value, datetime):
         return f"{value.astimezone(UTC):%Y-%m-%d %H:%M}"
+    if isinstance(value, list):
+        return ", ".join(str(one) for one in value)
     return str(value).replace("[", "\\[")
 
 

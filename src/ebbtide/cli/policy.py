@@ -23,6 +23,7 @@ from ebbtide.cli.options import (
 from ebbtide.cli.output import Format
 from ebbtide.cli.settings import read
 from ebbtide.decay.segment import age_when_faded, parameters
+from ebbtide.model.errors import BadInput, CheckFailed
 from ebbtide.model.words import DecayProfile
 from ebbtide.policy.document import Policy
 from ebbtide.policy.files import load
@@ -90,15 +91,25 @@ def _half_life(policy: Policy, name: DecayProfile) -> str:
 
 @app.command()
 def check(files: Annotated[list[Path], typer.Argument(metavar="FILE…")], format: Output = Format.TABLE) -> None:
-    """Validate policy files; nothing is registered.
+    """Validate policy files, exit code 1 if one does not hold; nothing is registered.
 
     Example: ebb policy check policies/mine-1.0.0.toml
     """
-    found = [load(path) for path in files]
+    found = [_checked(path) for path in files]
     if format == Format.JSON:
         output.document({"policies": [{"policy": p.name, "digest": p.digest()} for p in found]})
     else:
         sys.stdout.write("".join(f"{policy.name} is valid\n" for policy in found))
+
+
+def _checked(path: Path) -> Policy:
+    """A policy file that holds; a file that can be read and does not hold is a failed check."""
+    try:
+        return load(path)
+    except BadInput as error:
+        if not path.is_file():
+            raise
+        raise CheckFailed(error.message, file=error.file, field=error.field) from error
 
 
 @app.command()

@@ -60,6 +60,7 @@ def read() -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise BadInput(f"{first['msg']} (EBB_{name.upper()}, or {name} in {file})", field=name) from error
+        place = f"EBB_{name.upper()}" if file is None else f"EBB_{name.upper()}, or {name} in {file}"
+        raise BadInput(f"{first['msg']} ({place})", field=name) from error
     except ValueError as error:
         raise BadInput(f"is not valid TOML: {error}", file=file) from error

@@ -49,6 +49,7 @@ def under_another(policy: Policy) -> Any:
     """Which objects can still change and are not under a policy version."""
     return and_(
         memory_state.c.lifecycle_state.in_([LifecycleState.ACTIVE.value, LifecycleState.ARCHIVED.value]),
+        memory_state.c.tombstoned_at.is_(None),
         or_(memory_state.c.policy_id != policy.id, memory_state.c.policy_version != policy.version),
     )
 

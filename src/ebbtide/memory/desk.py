@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from uuid import UUID
 
 from sqlalchemy import Connection, insert, select
@@ -215,19 +215,38 @@ def _named(line: Line) -> str | None:
     return named
 
 
-def note_refusal(connection: Connection, line: AnyRequest, refused: Refused, *, clock: int, entropy: Entropy) -> None:
-    """Keeps what a rule refused: who asked what of which object, when, and which rule said no."""
-    about = _named(line) or line.ref
-    connection.execute(
-        insert(refusals).values(
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a rule refused: who asked what of which object, when, and which rule said no."""
+
+    namespace_id: str
+    effective_at: int | None
+    op_type: str
+    object_id: UUID | None
+    actor_id: str
+    actor_type: ActorType
+    rule: str
+
+    @classmethod
+    def of(cls, line: AnyRequest, refused: Refused) -> Refusal:
+        """The refusal of a request."""
+        about = _named(line) or line.ref
+        return cls(
             namespace_id=line.namespace,
-            id=uuid8(line.namespace, entropy(NONCE).hex()),
-            recorded_at=clock,
-            effective_at=clock if line.effective_at is None else line.effective_at,
+            effective_at=line.effective_at,
             op_type=line.op,
             object_id=None if about is None else id_of(line.namespace, about),
             actor_id=line.actor_id,
-            actor_type=line.actor_type.value,
+            actor_type=line.actor_type,
             rule=refused.rule,
         )
-    )
+
+    def note(self, connection: Connection, *, clock: int, entropy: Entropy) -> None:
+        """Keeps it in `refusals`, in the caller's transaction."""
+        values = asdict(self) | {
+            "id": uuid8(self.namespace_id, entropy(NONCE).hex()),
+            "recorded_at": clock,
+            "effective_at": clock if self.effective_at is None else self.effective_at,
+            "actor_type": self.actor_type.value,
+        }
+        connection.execute(insert(refusals).values(values))

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from sqlalchemy import Connection
 
-from ebbtide.memory.desk import Desk, Entropy, note_refusal
+from ebbtide.memory.desk import Desk, Entropy, Refusal
 from ebbtide.memory.requests import MAX_LINE, AnyRequest, request_from_json
 from ebbtide.model.errors import BadInput, EbbtideError, Refused
 
@@ -82,7 +82,7 @@ def take_lines(
             refuse(error.at(place.file, place.line))
             done.refused.append(error)
             if isinstance(error, Refused):
-                note_refusal(connection, place.request, error, clock=clock, entropy=entropy)
+                Refusal.of(place.request, error).note(connection, clock=clock, entropy=entropy)
             continue
         done.unchanged += taken.unchanged
     done.appended = desk.close()

@@ -112,10 +112,14 @@ class Rule(StrEnum):
 
 
 class Task(StrEnum):
-    """The organiser's tasks, in the order in which slots of one start are run."""
+    """The organiser's tasks, in the order in which slots of one start are run.
 
-    RETENTION = "retention"
+    Lifecycle goes before retention: what decay did before a ttl ended is done before, and the warning that may be
+    overdue is written. At one and the same instant the ttl counts, which the object's `due_rule` says already.
+    """
+
     LIFECYCLE = "lifecycle"
+    RETENTION = "retention"
     DECAY_RAPID_FAST = "decay_rapid_fast"
     DECAY_MEDIUM = "decay_medium"
     DECAY_SLOW = "decay_slow"

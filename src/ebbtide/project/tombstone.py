@@ -30,6 +30,7 @@ from sqlalchemy import (
     func,
     literal,
     select,
+    union,
 )
 
 from ebbtide.decay.maths import decimals9
@@ -256,14 +257,18 @@ def erase_contents(
         .where(log.namespace_id == NAMESPACE, log.content_hash.isnot(None), s.erased_at.isnot(None))
     )
     of_events = select(e.seq).where(e.namespace_id == NAMESPACE, e.erased_at.isnot(None))
-    of_subject = select(log.seq).where(
-        log.namespace_id == NAMESPACE,
-        log.stream_type == StreamType.NAMESPACE.value,
-        log.content_hash.isnot(None),
-        db.member(db.json(log.payload), "subject") == subject,
-    )
-    gone = delete(contents).where(contents.c.namespace_id == NAMESPACE)
+    gone = [of_objects, of_events]
+    if subject is not None:
+        gone.append(
+            select(log.seq).where(
+                log.namespace_id == NAMESPACE,
+                log.stream_type == StreamType.NAMESPACE.value,
+                log.content_hash.isnot(None),
+                db.member(db.json(log.payload), "subject") == subject,
+            )
+        )
+    statement = delete(contents).where(contents.c.namespace_id == NAMESPACE)
     if not everything:
-        gone = gone.where(contents.c.seq.in_(of_objects.union(of_events, of_subject)))
-    done = connection.execute(gone, {NAMESPACE.key: namespace}, execution_options={"preserve_rowcount": True})
+        statement = statement.where(contents.c.seq.in_(union(*gone)))
+    done = connection.execute(statement, {NAMESPACE.key: namespace}, execution_options={"preserve_rowcount": True})
     return int(done.rowcount)

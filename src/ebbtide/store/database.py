@@ -23,6 +23,7 @@ from sqlalchemy import (
     func,
     literal,
 )
+from sqlalchemy.exc import DBAPIError
 
 from ebbtide.model.instant import DAY, SECOND
 
@@ -106,6 +107,10 @@ class Database(ABC):
         """The engine: connections are made when asked for."""
 
     @abstractmethod
+    def exists(self) -> bool:
+        """Whether there is anything to connect to; what only connecting can tell counts as there."""
+
+    @abstractmethod
     def connect(self) -> AbstractContextManager[Connection]:
         """Opens a connection, waiting a bounded time for a busy store.
 
@@ -180,6 +185,10 @@ class Database(ABC):
     @abstractmethod
     def lock_schema(self, connection: Connection) -> None:
         """Keeps other migrations out until the transaction ends."""
+
+    @abstractmethod
+    def denied(self, error: DBAPIError) -> bool:
+        """Whether a statement failed for want of a right."""
 
     @abstractmethod
     def may_scrub(self, connection: Connection) -> bool:

@@ -111,6 +111,9 @@ class DuckDB(Database):
     def engine(self) -> Engine:
         return self._engine
 
+    def exists(self) -> bool:
+        return Path(self._path).exists()
+
     @contextmanager
     def connect(self) -> Iterator[Connection]:
         if not self._lock.acquire(timeout=self._wait):
@@ -221,6 +224,9 @@ class DuckDB(Database):
 
     def now(self) -> ColumnElement[int]:
         return func.epoch_us(func.get_current_timestamp(), type_=BigInteger)
+
+    def denied(self, error: DBAPIError) -> bool:
+        return False
 
     def may_scrub(self, connection: Connection) -> bool:
         return True

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from psycopg.errors import InsufficientPrivilege
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -72,6 +73,9 @@ class PostgreSQL(Database):
 
     def engine(self) -> Engine:
         return self._engine
+
+    def exists(self) -> bool:
+        return True
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
@@ -161,6 +165,9 @@ class PostgreSQL(Database):
 
     def lock_schema(self, connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(MIGRATION)))
+
+    def denied(self, error: DBAPIError) -> bool:
+        return isinstance(error.orig, InsufficientPrivilege)
 
     def may_scrub(self, connection: Connection) -> bool:
         # PostgreSQL only warns, and leaves the table as it is, where VACUUM comes from somebody else.

@@ -62,6 +62,8 @@ class Store:
     @contextmanager
     def session(self) -> Iterator[Connection]:
         """A connection, for as many transactions as its holder begins on it; refused where migrations are missing."""
+        if not self.db.exists():
+            raise StoreUnavailable("the store is not set up: run `ebb init`")
         with self.db.connect() as connection:
             if not self._current:
                 self._refuse_old(connection)
@@ -102,6 +104,8 @@ class Store:
 
     def revision(self) -> str | None:
         """The revision the store is at; None before the first migration."""
+        if not self.db.exists():
+            return None
         with self.db.connect() as connection, connection.begin():
             return self._revision(connection)
 
