@@ -25,9 +25,12 @@ def main(file: str) -> None:
     print(f"{taken.appended} entries from {SAMPLE.name}; {entries} in the log once time had passed.\n")
     gone = [memory for memory in everything if memory.lifecycle_state in ("ARCHIVED", "DEPRECATED")]
     output.memories([memory for memory in eligible if memory.warned], "Warned: salience below 0.30")
-    output.memories([m for m in gone if m.lifecycle_state == "ARCHIVED"][:6], "\nArchived (can be restored)")
-    output.memories([m for m in gone if m.lifecycle_state == "DEPRECATED"][:6], "\nDeprecated (for good)")
-    output.memories(eligible, "\nEligible for retrieval now")
+    print()
+    output.memories([m for m in gone if m.lifecycle_state == "ARCHIVED"][:6], "Archived (can be restored)")
+    print()
+    output.memories([m for m in gone if m.lifecycle_state == "DEPRECATED"][:6], "Deprecated (for good)")
+    print()
+    output.memories(eligible, "Eligible for retrieval now")
     counts = Counter(memory.lifecycle_state for memory in everything)
     print("\n" + ", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
     print(f"""

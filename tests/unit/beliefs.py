@@ -38,9 +38,7 @@ def own(**params: Any) -> Terms:
 DEFAULT = shipped("default")
 
 
-def belief(
-    terms: Terms = DEFAULT, *, salience: float = 0.5, confidence: float = 0.8, **given: Any
-) -> MemoryState:
+def belief(terms: Terms = DEFAULT, *, salience: float = 0.5, confidence: float = 0.8, **given: Any) -> MemoryState:
     """An object asserted at `T0`: ASSERTED unless told, so MEDIUM under the default policy."""
     at = given.pop("at", T0)
     fields = {

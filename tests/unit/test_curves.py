@@ -62,9 +62,7 @@ shapes = st.one_of(
 )
 
 
-@given(
-    profile=shapes, uses=st.integers(0, 10**6), ages=st.lists(st.floats(0, CENTURY), min_size=2, max_size=8)
-)
+@given(profile=shapes, uses=st.integers(0, 10**6), ages=st.lists(st.floats(0, CENTURY), min_size=2, max_size=8))
 def test_no_curve_that_a_policy_may_ask_for_rises(profile: dict, uses: int, ages: list[float]) -> None:
     curve = under(own(profiles={"MEDIUM": profile}), "MEDIUM", stability=3.0, uses=float(uses))
     retained = [curve(age) for age in sorted(ages)]

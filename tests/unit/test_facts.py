@@ -108,9 +108,7 @@ def test_a_penalty_after_35_days_by_hand() -> None:
 
 @pytest.mark.parametrize(("epistemic", "ceiling"), CEILING.items())
 def test_a_ceiling_holds_gains_and_never_lowers(epistemic: str, ceiling: float) -> None:
-    known = partial(
-        belief, epistemic_type=epistemic, condition="TRUE" if epistemic == "CONDITIONAL" else None
-    )
+    known = partial(belief, epistemic_type=epistemic, condition="TRUE" if epistemic == "CONDITIONAL" else None)
     assert reinforced(known(confidence=nine(ceiling - 0.001)), 0, 0.15).confidence_base == ceiling
     assert reinforced(known(confidence=ceiling), 0, 0.15).confidence_base == ceiling
     assert reinforced(known(confidence=nine(ceiling + 0.02)), 0, 0.15).confidence_base == nine(ceiling + 0.02)

@@ -14,9 +14,7 @@ from ebbtide.decay.rules import first_second
 from ebbtide.model.instant import DAY, HORIZON, SECOND
 
 begins = st.integers(0, 4_000_000_000_000_000)
-guesses = st.one_of(
-    st.just(math.inf), st.floats(-1e15, 1e17), st.integers(0, 4_000_000_000).map(lambda s: s * 1e6)
-)
+guesses = st.one_of(st.just(math.inf), st.floats(-1e15, 1e17), st.integers(0, 4_000_000_000).map(lambda s: s * 1e6))
 
 
 @given(begin=begins, ahead=st.integers(-DAY, HORIZON + 2 * SECOND), near=guesses)
@@ -52,9 +50,7 @@ def test_an_instant_is_a_whole_second_wherever_the_segment_begins(fraction: int)
     sinking = belief(at=T0 + fraction)
     for due in (sinking.due_at, sinking.exit_at):
         assert due % SECOND == 0
-    before, there = (
-        facts.shown(sinking, DEFAULT, at)[0] for at in (sinking.exit_at - SECOND, sinking.exit_at)
-    )
+    before, there = (facts.shown(sinking, DEFAULT, at)[0] for at in (sinking.exit_at - SECOND, sinking.exit_at))
     assert there < 0.10 <= before
 
 
@@ -78,11 +74,7 @@ def test_what_never_sinks_has_no_future() -> None:
         belief(own(profiles={"MEDIUM": {"lambda": 0.02, "salience_floor": 0.30}}, mu_multiplier=0)),
         belief(shipped("recency")),
         belief(
-            own(
-                tier_thresholds=dict.fromkeys(
-                    ("warning", "archive", "force_archive", "deprecate_by_confidence"), 0
-                )
-            )
+            own(tier_thresholds=dict.fromkeys(("warning", "archive", "force_archive", "deprecate_by_confidence"), 0))
         ),
     ]
     for state in forever:

@@ -160,9 +160,7 @@ def plainly(p: Parameters, s: Segment) -> Numbers:
     return Numbers(decaying, boost, start, salience, s.confidence_base * math.exp(-p.mu * unused))
 
 
-def differing(
-    found: Sequence[tuple], expected: Sequence[tuple], agree: Callable[[tuple, tuple], bool]
-) -> list:
+def differing(found: Sequence[tuple], expected: Sequence[tuple], agree: Callable[[tuple, tuple], bool]) -> list:
     assert len(found) == len(expected) == ROWS
     return [pair for pair in zip(found, expected, strict=True) if not agree(*pair)]
 
@@ -212,9 +210,7 @@ def test_the_database_computes_the_same(url: str) -> None:
     s, p = formula_segments.c, policy_profiles.c
     question = (
         select(*evaluated(SQL, p, s))
-        .join_from(
-            formula_segments, policy_profiles, (p.policy_id == s.policy) & (p.namespace_id == "formula")
-        )
+        .join_from(formula_segments, policy_profiles, (p.policy_id == s.policy) & (p.namespace_id == "formula"))
         .order_by(s.id)
     )
     database = database_at(url, wait=30)

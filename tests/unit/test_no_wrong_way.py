@@ -91,9 +91,7 @@ def test_a_reinforcement_worth_next_to_nothing_lowers_nothing() -> None:
     lowered = [
         hour
         for hour in range(1, 200)
-        if facts.shown(facts.reinforced(state, CONTINUE, after(hour / 24), dust), CONTINUE, after(hour / 24))[
-            0
-        ]
+        if facts.shown(facts.reinforced(state, CONTINUE, after(hour / 24), dust), CONTINUE, after(hour / 24))[0]
         < facts.shown(state, CONTINUE, after(hour / 24))[0]
     ]
     assert lowered == []

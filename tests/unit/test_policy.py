@@ -87,7 +87,11 @@ BAD_PARAMS = [
         "params.profiles.MEDIUM.by_use.alpha",
         "must be a number from 0",
     ),
-    (medium(by_use={"kind": "linear_capped", "cap": 0.5}), "params.profiles.MEDIUM.by_use.cap", "must be a number from"),
+    (
+        medium(by_use={"kind": "linear_capped", "cap": 0.5}),
+        "params.profiles.MEDIUM.by_use.cap",
+        "must be a number from",
+    ),
     (
         medium(by_use={"kind": "cubic"}),
         "params.profiles.MEDIUM.by_use.kind",
@@ -119,7 +123,11 @@ BAD_PARAMS = [
     ),
     ({"reinforcement": {"gamma": {"LIKED": 0.1}}}, "params.reinforcement.gamma.LIKED", "'REFERENCED'"),
     ({"reinforcement": {"gamma": {"CONFIRMED": 1.1}}}, "params.reinforcement.gamma.CONFIRMED", "must be a number from"),
-    ({"reinforcement": {"delta": {"CORRECTED": -0.1}}}, "params.reinforcement.delta.CORRECTED", "must be a number from 0"),
+    (
+        {"reinforcement": {"delta": {"CORRECTED": -0.1}}},
+        "params.reinforcement.delta.CORRECTED",
+        "must be a number from 0",
+    ),
     ({"reinforcement": {"boost_cap": INF}}, "params.reinforcement.boost_cap", "from 0 to 1"),
     ({"rank": {"recency_base_per_hour": 0}}, "params.rank.recency_base_per_hour", "from 0.001 to 1"),
     # unknown keys, at every depth
@@ -129,9 +137,7 @@ BAD_PARAMS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("params", "field", "allowed"), BAD_PARAMS, ids=[field for _, field, _ in BAD_PARAMS]
-)
+@pytest.mark.parametrize(("params", "field", "allowed"), BAD_PARAMS, ids=[field for _, field, _ in BAD_PARAMS])
 def test_a_bad_value_is_refused_with_its_field_and_range(params: dict, field: str, allowed: str) -> None:
     with pytest.raises(BadInput) as refusal:
         policy_from(document(**params), "own.toml")
@@ -141,9 +147,7 @@ def test_a_bad_value_is_refused_with_its_field_and_range(params: dict, field: st
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    "version", ["1", "1.0", "v1.0.0", "1.0.0.0", "01.0.0", "1.0.x", "1.0.0 ", "", "-1.0.0", 1]
-)
+@pytest.mark.parametrize("version", ["1", "1.0", "v1.0.0", "1.0.0.0", "01.0.0", "1.0.x", "1.0.0 ", "", "-1.0.0", 1])
 def test_a_version_is_semantic(version: object) -> None:
     with pytest.raises(BadInput) as refusal:
         policy_from({"id": "own", "version": version})
@@ -157,9 +161,7 @@ def test_an_id_is_one_word(name: str) -> None:
     assert refusal.value.field == "id"
 
 
-@pytest.mark.parametrize(
-    ("data", "field"), [({"version": "1.0.0"}, "id"), ({"id": "own"}, "version"), ([], None)]
-)
+@pytest.mark.parametrize(("data", "field"), [({"version": "1.0.0"}, "id"), ({"id": "own"}, "version"), ([], None)])
 def test_a_document_has_an_id_and_a_version(data: object, field: str | None) -> None:
     with pytest.raises(BadInput) as refusal:
         policy_from(data)
@@ -189,9 +191,7 @@ def test_what_is_not_refused_can_be_computed(profile: dict) -> None:
         return
     terms = Terms.of(policy)
     stability = policy.params.profiles["MEDIUM"].initial_stability_days
-    curve = [
-        retention(SCALAR, terms.by_profile["MEDIUM"], stability, 0.0, age) for age in (0.0, 1.0, 36_525.0)
-    ]
+    curve = [retention(SCALAR, terms.by_profile["MEDIUM"], stability, 0.0, age) for age in (0.0, 1.0, 36_525.0)]
     assert curve[0] == 1.0
     assert 1 >= curve[1] >= curve[2] >= 0
 
@@ -223,8 +223,6 @@ def test_the_same_numbers_written_otherwise_are_the_same_content() -> None:
         ("ASSERTED", None, "PERMANENT", "PERMANENT"),
     ],
 )
-def test_the_profile_of_an_object(
-    epistemic: str, condition: str | None, override: str | None, profile: str
-) -> None:
+def test_the_profile_of_an_object(epistemic: str, condition: str | None, override: str | None, profile: str) -> None:
     policy = Policy(id="own", version="1.0.0")
     assert policy.profile_for(EpistemicType(epistemic), condition, override) == profile

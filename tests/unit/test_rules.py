@@ -104,9 +104,7 @@ def test_each_threshold_strikes_within_10000_steps(
 @pytest.mark.parametrize("archive", [0.05, 0.10])
 def test_force_archive_is_met_by_sinking_where_the_thresholds_are_one(archive: float) -> None:
     """With both thresholds at one place, what sinks below is archived, however little it is believed."""
-    terms = own(
-        tier_thresholds={"archive": archive, "force_archive": archive, "deprecate_by_confidence": 0.0}
-    )
+    terms = own(tier_thresholds={"archive": archive, "force_archive": archive, "deprecate_by_confidence": 0.0})
     state = belief(terms, confidence=0.2)
     plain = Plain(exponential(0.02), 0.01, 0.5, 0.0, 0.2)
     assert state.exit_at == walked(lambda at: plain.salience(at) < archive)
@@ -167,9 +165,7 @@ def test_instants_of_random_segments(policy: str) -> None:
             state = facts.penalised(state, terms, at, PenaltySignal.TASK_FAILED_WITH, 0.10)
         plain = retold(policy, state)
         found = {name: halved(holds, state.segment_at) for name, holds in conditions(plain).items()}
-        found["deprecate_by_confidence"] = halved(
-            lambda t, p=plain: p.confidence(t) < doubt, state.segment_at
-        )
+        found["deprecate_by_confidence"] = halved(lambda t, p=plain: p.confidence(t) < doubt, state.segment_at)
         assert (state.exit_at, state.exit_rule) == earliest_exit(found)
         comes = [
             (instant, rule)

@@ -94,18 +94,14 @@ def test_a_fresh_object_pinned_for_100_days_is_exactly_the_same_object_later() -
     state = pinned_between(belief(), DEFAULT, T0, after(100))
     later = belief(at=after(100))
     for days in (0, 1, 35, 80, 365):
-        assert facts.shown(state, DEFAULT, after(100 + days)) == facts.shown(
-            later, DEFAULT, after(100 + days)
-        )
+        assert facts.shown(state, DEFAULT, after(100 + days)) == facts.shown(later, DEFAULT, after(100 + days))
     assert (state.due_at, state.exit_at) == (later.due_at, later.exit_at)
 
 
 @pytest.mark.parametrize(("pinned_on", "flat_for"), [(0, 180), (50, 130), (179, 1), (180, 0), (300, 0)])
 def test_what_was_left_of_the_180_days_is_left_after_the_pin(pinned_on: int, flat_for: int) -> None:
     """g = t0 + max(0, g − stop)."""
-    state = pinned_between(
-        belief(epistemic_type="OBSERVED"), DEFAULT, after(pinned_on), after(pinned_on + 100)
-    )
+    state = pinned_between(belief(epistemic_type="OBSERVED"), DEFAULT, after(pinned_on), after(pinned_on + 100))
     assert state.confidence_from == after(pinned_on + 100 + flat_for)
 
 
@@ -162,9 +158,7 @@ def test_a_pinned_observed_object_that_is_accessed_has_its_180_days_again_when_u
 # Leaving ACTIVE, and coming back
 
 
-@pytest.mark.parametrize(
-    "to", [LifecycleState.ARCHIVED, LifecycleState.SUPERSEDED, LifecycleState.DEPRECATED]
-)
+@pytest.mark.parametrize("to", [LifecycleState.ARCHIVED, LifecycleState.SUPERSEDED, LifecycleState.DEPRECATED])
 def test_what_is_not_active_does_not_decay(to: LifecycleState) -> None:
     state = facts.left(belief(), DEFAULT, after(10), to)
     assert state.lifecycle_state == to

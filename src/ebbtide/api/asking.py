@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from ebbtide.api.opened import Progress, When, no_progress
+from ebbtide.api.opened import Progress, When, actor_of, no_progress
 from ebbtide.api.passing import Passing
 from ebbtide.api.reading import Reading
 from ebbtide.memory.case import id_of
@@ -18,9 +18,8 @@ from ebbtide.memory.ingest import Ingested, Placed, read_lines, take_lines
 from ebbtide.memory.read import Memory
 from ebbtide.memory.requests import DEFAULT_NAMESPACE, AnyRequest, Line, request_from
 from ebbtide.model.errors import BadInput, EbbtideError, Refused
-from ebbtide.model.words import ActorType, OpType, TombstoneReason
+from ebbtide.model.words import OpType, TombstoneReason
 from ebbtide.organise.walk import Walker
-from ebbtide.project.passes import Actor
 
 DEFAULT_POLICY = "default@1.0.0"
 
@@ -188,7 +187,7 @@ class Asking(Passing, Reading):
         rolls it back. A hold on any of it refuses the whole.
         """
         target = Target(namespace, tuple(id_of(namespace, str(one)) for one in objects), subject)
-        who = Actor(actor, ActorType(actor_type))
+        who = actor_of(actor, actor_type)
         with self.store.session() as connection:
             try:
                 with connection.begin() as whole:

@@ -16,7 +16,10 @@ from ebbtide.audit import doctor, views
 from ebbtide.memory.desk import Entropy
 from ebbtide.model import instant
 from ebbtide.model.errors import BadInput, StoreUnavailable
+from ebbtide.model.identity import identifier
+from ebbtide.model.words import ActorType
 from ebbtide.policy.files import library
+from ebbtide.project.passes import Actor
 from ebbtide.project.scope import CHUNK
 from ebbtide.project.shelf import STORE_WIDE, Shelf
 from ebbtide.store.store import DEFAULT_URL, Store
@@ -46,6 +49,13 @@ def micros(when: When, field: str) -> int | None:
         return instant.parse(when) if isinstance(when, str) else instant.to_micros(when)
     except BadInput as error:
         raise BadInput(error.message, field=field) from error
+
+
+def actor_of(actor: str, actor_type: str) -> Actor:
+    """Who asks; an unknown type or a name that cannot stand in the log is refused."""
+    if actor_type not in list(ActorType):
+        raise BadInput(f"{actor_type!r} is none of {', '.join(ActorType)}", field="actor_type")
+    return Actor(identifier(actor, "actor"), ActorType(actor_type))
 
 
 class Opened:

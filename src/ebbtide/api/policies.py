@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ebbtide.api.opened import Opened
+from ebbtide.api.opened import Opened, actor_of
 from ebbtide.memory.assign import Assignment
 from ebbtide.memory.requests import DEFAULT_NAMESPACE
-from ebbtide.model.errors import BadInput, NotFound
-from ebbtide.model.words import ActorType
+from ebbtide.model.errors import Conflict, NotFound
+from ebbtide.model.identity import identifier
 from ebbtide.policy.document import Policy, split_name
-from ebbtide.project.passes import Actor
 from ebbtide.project.shelf import STORE_WIDE, Shelf
 
 
@@ -37,7 +36,10 @@ class Policies(Opened):
         """Registers a version for good; False where it is there already. Other content under its name is refused."""
         known = self._library.get(policy.name)
         if known is not None and known[0] != policy:
-            raise BadInput(f"{policy.name} is the name of a policy at hand with other content: give it a new version")
+            raise Conflict(
+                f"{policy.name} is the name of a policy at hand with other content: give it a new version",
+                rule="policy_immutable",
+            )
         with self.store.begin() as connection:
             return Shelf(connection).put(STORE_WIDE, policy, self._clock())
 
@@ -54,7 +56,8 @@ class Policies(Opened):
         Each begins a new segment that goes on where its old one is. How many objects changed; asked again after a
         crash it goes on, and asked twice it changes nothing.
         """
-        policy = self.policy(name)
+        policy, who = self.policy(name), actor_of(actor, actor_type)
+        identifier(namespace, "namespace")
         with self.store.session() as connection:
             work = Assignment(self.store.db, connection, self._clock, self._entropy, self._chunk_size)
-            return work.run(namespace, policy, Actor(actor, ActorType(actor_type)))
+            return work.run(namespace, policy, who)

@@ -16,6 +16,7 @@ from ebbtide.memory.ranking import Candidate, Ranking, candidate, ranked
 from ebbtide.memory.read import LogEntry, Memory
 from ebbtide.memory.requests import DEFAULT_NAMESPACE
 from ebbtide.model.errors import BadInput, NotFound
+from ebbtide.model.identity import id_in, identifier
 from ebbtide.organise.run import Run
 from ebbtide.store.tables import memory_objects, organiser_runs
 
@@ -50,6 +51,7 @@ class Reading(Opened):
         return found[0]
 
     def _read(self, namespace: str, as_of: When, known_at: When, **options: Any) -> list[Memory]:
+        identifier(namespace, "namespace")
         with self.store.begin() as connection:
             return read.memories(
                 self.store.db,
@@ -65,9 +67,8 @@ class Reading(Opened):
         """The namespace meant: the one given; else, for an id, the one that has it; else the default one."""
         if namespace is not None:
             return namespace
-        try:
-            wanted = UUID(str(obj))
-        except ValueError:
+        wanted = id_in(str(obj))
+        if wanted is None:
             return DEFAULT_NAMESPACE
         query = select(memory_objects.c.namespace_id).where(memory_objects.c.object_id == wanted).limit(1)
         with self.store.begin() as connection:

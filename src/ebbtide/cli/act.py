@@ -150,6 +150,7 @@ def access(
     actor: Actor = None,
     actor_type: ActorType = None,
     at: At = None,
+    expected: Expected = None,
     url: Url = None,
     format: Output = Format.TABLE,
 ) -> None:
@@ -159,7 +160,7 @@ def access(
     """
     who = {"namespace": namespace, "actor": actor, "actor_type": actor_type, "at": at}
     with opened(url) as ebb:
-        _act(ebb, Ebbtide.access, obj, format, who=who)
+        _act(ebb, Ebbtide.access, obj, format, who=who, expected_version=expected)
 
 
 def supersede(

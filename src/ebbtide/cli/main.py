@@ -274,9 +274,15 @@ def erase(
             f"{where}: {gone.objects} memories, {gone.events} events and {gone.contents} contents would go; "
             f"{kept.objects} memories and {kept.events} events stay.\n"
         )
-        if not yes:
-            typer.confirm("Erase them for good?", abort=True, err=True)
+        if not yes and not _confirmed("Erase them for good? [y/N] "):
+            raise BadInput("not confirmed: nothing was erased (--yes skips the question)", field="yes")
         output.document(ebb.erase(*objects or (), scrub=not no_scrub, **what))
+
+
+def _confirmed(question: str) -> bool:
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 @app.command()
@@ -429,7 +435,7 @@ app.add_typer(runs.app, name="runs")
 def _say(error: EbbtideError) -> None:
     wants_json = "--format=json" in sys.argv or ("--format" in sys.argv and "json" in sys.argv)
     line = json.dumps(error.document(), ensure_ascii=False) if wants_json else f"ebb: {error}"
-    sys.stderr.write(line.replace("\n", " ") + "\n")
+    sys.stderr.write(output.printable(line) + "\n")
 
 
 def run() -> None:

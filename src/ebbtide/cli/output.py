@@ -17,6 +17,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from ebbtide.api import Progress as Report
 from ebbtide.memory.read import Memory
@@ -64,7 +65,14 @@ def table(
     `cut` names a column whose cells are cut where the others leave too little room, so that each row is one line.
     """
     cells = [[_cell(value) for value in row] for row in rows]
-    shown = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    shown = Table(
+        title=Text(printable(title)),
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=None,
+        pad_edge=False,
+    )
     widths = [max([cell_len(name), *(cell_len(row[place]) for row in cells)]) for place, name in enumerate(columns)]
     room = console().width - sum(w + 2 for name, w in zip(columns, widths, strict=True) if name != cut)
     for name, width in zip(columns, widths, strict=True):
@@ -72,7 +80,7 @@ def table(
         fixed = None if cut is None else max(12, min(width, room)) if name == cut else width
         shown.add_column(name, justify=justify, no_wrap=fixed is not None, overflow="ellipsis", width=fixed)
     for row in cells:
-        shown.add_row(*row)
+        shown.add_row(*(Text(cell) for cell in row))
     console().print(shown)
 
 
@@ -85,7 +93,12 @@ def _cell(value: Any) -> str:
         return f"{value.astimezone(UTC):%Y-%m-%d %H:%M}"
     if isinstance(value, list):
         return ", ".join(str(one) for one in value)
-    return str(value).replace("[", "\\[")
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """A text as it may go to a terminal: control characters, which could steer it, are shown as such."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def bar(score: float, width: int = 10) -> str:

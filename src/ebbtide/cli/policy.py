@@ -29,7 +29,7 @@ from ebbtide.policy.document import Policy
 from ebbtide.policy.files import load
 
 app = typer.Typer(
-    help="Decay policies: named, versioned, immutable.",
+    help="Decay policies: named, versioned, immutable.\n\nExample: ebb policy list",
     invoke_without_command=True,
     callback=help_without_command,
     rich_markup_mode=None,
@@ -90,12 +90,21 @@ def _half_life(policy: Policy, name: DecayProfile) -> str:
 
 
 @app.command()
-def check(files: Annotated[list[Path], typer.Argument(metavar="FILE…")], format: Output = Format.TABLE) -> None:
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…")], url: Url = None, format: Output = Format.TABLE
+) -> None:
     """Validate policy files, exit code 1 if one does not hold; nothing is registered.
+
+    With --url also that the store has no other content under the same version.
 
     Example: ebb policy check policies/mine-1.0.0.toml
     """
     found = [_checked(path) for path in files]
+    if url is not None:
+        with opened(url) as ebb:
+            for path, policy in zip(files, found, strict=True):
+                if any(known.name == policy.name and known != policy for known in ebb.policies()):
+                    raise CheckFailed(f"{policy.name} is registered with other content", file=str(path))
     if format == Format.JSON:
         output.document({"policies": [{"policy": p.name, "digest": p.digest()} for p in found]})
     else:

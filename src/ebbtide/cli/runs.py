@@ -11,7 +11,7 @@ from ebbtide.cli.options import OneNamespace, Output, Url, help_without_command,
 from ebbtide.cli.output import Format
 
 app = typer.Typer(
-    help="The run ledger: every slot, once.",
+    help="The run ledger: every slot, once.\n\nExample: ebb runs list",
     invoke_without_command=True,
     callback=help_without_command,
     rich_markup_mode=None,

@@ -23,7 +23,7 @@ from ebbtide.memory.requests import (
 from ebbtide.model import instant
 from ebbtide.model.entry import Draft
 from ebbtide.model.errors import BadInput, Conflict, NotFound, Refused
-from ebbtide.model.identity import id_of_entry, id_of_ref
+from ebbtide.model.identity import id_in, id_of_entry, id_of_ref, identifier
 from ebbtide.model.state import GROUPS, MemoryState
 from ebbtide.model.words import OpType, StreamType
 from ebbtide.project.shelf import Shelf
@@ -40,11 +40,13 @@ AboutObject = OfObject | Supersede | Suppress | Unsuppress
 
 
 def id_of(namespace: str, name: str) -> UUID:
-    """The id that a caller's word stands for: an id as it is, a ref by its derivation."""
-    try:
-        return UUID(name) if len(name) == 36 else id_of_ref(namespace, name)
-    except ValueError:
-        return id_of_ref(namespace, name)
+    """The id that a caller's word stands for: an id as it is, a ref by its derivation.
+
+    Ids are UUIDs of version 5 or 8; any other text is a ref, also one that looks like a UUID.
+    """
+    identifier(namespace, "namespace")
+    identifier(name, "object")
+    return id_in(name) or id_of_ref(namespace, name)
 
 
 class Case:

@@ -33,6 +33,9 @@ class Ingested:
     refused: list[EbbtideError] = field(default_factory=list)
 
 
+_LONGEST = MAX_LINE + len(b"\xef\xbb\xbf") + len(b"\r\n") + 1
+"""More than the longest line that is taken has bytes, with a byte order mark and a line end."""
+
 Refuse = Callable[[EbbtideError], None]
 """What becomes of a line that cannot be taken: raise and so refuse the file, or note it and go on."""
 
@@ -41,13 +44,12 @@ def read_lines(source: BinaryIO, file: str, refuse: Refuse) -> Iterator[Placed]:
     """Parses a file line by line; empty lines are passed over. What is bad goes to `refuse`, which may raise."""
     seen: Counter[str] = Counter()
     number = 0
-    while raw := source.readline(MAX_LINE + 2):
+    while raw := source.readline(_LONGEST):
         number += 1
-        line = raw.rstrip(b"\r\n")
-        while len(raw) > MAX_LINE and not raw.endswith(b"\n") and (rest := source.readline(MAX_LINE)):
-            raw = rest if rest.endswith(b"\n") else raw
-        if number == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")
+        rest = raw
+        while len(rest) == _LONGEST and not rest.endswith(b"\n"):
+            rest = source.readline(_LONGEST)
+        line = (raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw).rstrip(b"\r\n")
         if not line.strip():
             continue
         try:

@@ -4,7 +4,6 @@ command line build. A bad value is refused with its field and what is allowed.""
 from __future__ import annotations
 
 import json
-import math
 import re
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -37,10 +36,21 @@ from ebbtide.model.words import (
 )
 
 MAX_LINE = 1 << 20
+DEEPEST = 4
+"""How far an error follows a field into its members."""
+
 DEFAULT_NAMESPACE = "default"
 DEFAULT_ACTOR = "caller"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class FieldError(ValueError):
+    """What is wrong with a request as a whole, under the field to mend."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 def _identifier(value: str) -> str:
@@ -88,17 +98,17 @@ def _json(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError("is no number in [0, 1]")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError("must be a number from 0 to 1")
     return value
 
 
 Name = Annotated[str, AfterValidator(_identifier)]
 Micros = Annotated[int, BeforeValidator(_instant)]
 TextLine = Annotated[str, AfterValidator(_text)]
-Score = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)]
+Score = Annotated[float, BeforeValidator(_number)]
 Value = Annotated[JsonValue, BeforeValidator(_json)]
-Metadata = dict[str, Annotated[JsonValue, BeforeValidator(_json)]]
+Metadata = dict[TextLine, Annotated[JsonValue, BeforeValidator(_json)]]
 
 
 class Line(BaseModel):
@@ -151,11 +161,11 @@ class Belief(Line):
 
     def _check(self, epistemic: EpistemicType | None, source: SourceType | None) -> None:
         if epistemic == EpistemicType.DEPRECATED:
-            raise ValueError("epistemic_type DEPRECATED is never asserted: it is what a belief becomes")
+            raise FieldError("epistemic_type", "DEPRECATED is never asserted: it is what a belief becomes")
         if self.condition is not None and epistemic not in (None, EpistemicType.CONDITIONAL):
-            raise ValueError("condition is of CONDITIONAL beliefs only: leave it out")
+            raise FieldError("condition", "is of CONDITIONAL beliefs only: leave it out")
         if source == SourceType.IMPORTED and self.confidence is None:
-            raise ValueError("source_type IMPORTED keeps the confidence it came with: give confidence")
+            raise FieldError("confidence", "is missing: source_type IMPORTED keeps the confidence it came with")
 
 
 class Assert(Belief):
@@ -289,7 +299,7 @@ class _Filtered(Line):
     def _one_of_two(self) -> Self:
         filtered = self.object_type or self.epistemic_type or self.subject
         if bool(self.object) == bool(filtered):
-            raise ValueError("name an object, or a filter: object_type, epistemic_type, subject")
+            raise FieldError("object", "name an object, or a filter: object_type, epistemic_type, subject")
         return self
 
 
@@ -303,7 +313,7 @@ class Suppress(_Filtered):
     @model_validator(mode="after")
     def _freezes_one(self) -> Self:
         if self.freeze and self.object is None:
-            raise ValueError("freeze is for a single object: name it")
+            raise FieldError("freeze", "is for a single object: name it")
         return self
 
 
@@ -421,6 +431,8 @@ def request_from_json(line: bytes) -> AnyRequest:
         raise BadInput("is nested too deeply") from error
     except json.JSONDecodeError as error:
         raise BadInput(f"is not JSON: {error.msg} at column {error.colno}") from error
+    except ValueError as error:
+        raise BadInput("holds a number of more digits than anything here can mean") from error
     if not isinstance(data, dict):
         raise BadInput('is not an object: write {"op": …}')
     return request_from(data)
@@ -447,6 +459,11 @@ def _bad_input(error: ValidationError) -> BadInput:
     if place and place[0].isupper():
         place = place[1:]
     message = str(first["msg"]).removeprefix("Value error, ")
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, FieldError):
+        return BadInput(message, field=cause.field)
+    if len(place) > DEEPEST:
+        place = [*place[:DEEPEST], "…"]
     if first["type"] == "extra_forbidden":
         message = "is not known: check the spelling, or leave it out"
     elif first["type"] == "missing":

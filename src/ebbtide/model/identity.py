@@ -11,6 +11,7 @@ ROOT = uuid.UUID("6b7f3c1e-3b0e-5c57-9c43-6f2d9a1d7e55")
 
 MAX_IDENTIFIER = 255
 _CONTROL = re.compile(r"[\x00-\x1f]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SEPARATOR = "\x1f"
 
 
@@ -20,9 +21,20 @@ def identifier(name: str, field: str) -> str:
         raise BadInput("is empty", field=field)
     if _CONTROL.search(name):
         raise BadInput("holds a control character (U+0000 to U+001F): leave it out", field=field)
+    if _SURROGATE.search(name):
+        raise BadInput("is not text that UTF-8 can hold", field=field)
     if len(name) > MAX_IDENTIFIER:
         raise BadInput(f"is longer than {MAX_IDENTIFIER} characters", field=field)
     return name
+
+
+def id_in(name: str) -> uuid.UUID | None:
+    """The id that a text is, or None where it is something else: ids are UUIDs of version 5 or 8."""
+    try:
+        found = uuid.UUID(name) if len(name) == 36 else None
+    except ValueError:
+        return None
+    return found if found is not None and found.version in (5, 8) else None
 
 
 def id_of_ref(namespace: str, ref: str) -> uuid.UUID:

@@ -14,6 +14,8 @@ HORIZON = 36_525 * DAY
 """100 years: a rule whose condition does not hold by then has no instant."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,6})?)?(Z|z|[+-]\d{2}:?\d{2}(:\d{2})?)?")
 
 
@@ -21,7 +23,10 @@ def to_micros(instant: datetime) -> int:
     """Microseconds of an aware datetime; a naive one is refused, since its zone would be a guess."""
     if instant.tzinfo is None or instant.utcoffset() is None:
         raise BadInput(f"the time {instant.isoformat()} has no zone: add Z or an offset such as +02:00")
-    return (instant - _EPOCH) // timedelta(microseconds=1)
+    micros = (instant - _EPOCH) // timedelta(microseconds=1)
+    if not _FIRST <= micros <= _LAST:
+        raise BadInput(f"the time {instant.isoformat()} is outside the years 1 to 9999 of UTC")
+    return micros
 
 
 def to_datetime(micros: int) -> datetime:

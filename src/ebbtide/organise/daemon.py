@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from types import FrameType
 
 import structlog
+from apscheduler.events import EVENT_SCHEDULER_STARTED
 from apscheduler.schedulers.blocking import BlockingScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
-from ebbtide.model.errors import StoreUnavailable
+from ebbtide.model.errors import BadInput, StoreUnavailable
 from ebbtide.organise.run import Run
 
 log = structlog.get_logger()
@@ -27,6 +28,8 @@ def daemon(organise: Callable[[Callable[[], bool]], list[Run]], *, every: float)
     `organise` is given the question whether to stop, to be asked between chunks. A busy store is waited for until the
     next wake-up; any other error ends the daemon.
     """
+    if not every > 0:
+        raise BadInput("must be more than 0 seconds", field="every")
     scheduler = BlockingScheduler(timezone="UTC")
     stop = threading.Event()
     failed: list[BaseException] = []
@@ -51,8 +54,12 @@ def daemon(organise: Callable[[Callable[[], bool]], list[Run]], *, every: float)
 
     def end(_signal: int = 0, _frame: FrameType | None = None) -> None:
         stop.set()
-        # Not from within the job, whose end the scheduler waits for.
-        threading.Thread(target=scheduler.shutdown, daemon=True).start()
+        shut_down()
+
+    def shut_down(_event: object = None) -> None:
+        # Not from within the job, whose end the scheduler waits for; and only what runs can be shut down.
+        if stop.is_set() and scheduler.running:
+            threading.Thread(target=scheduler.shutdown, daemon=True).start()
 
     previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -64,8 +71,10 @@ def daemon(organise: Callable[[Callable[[], bool]], list[Run]], *, every: float)
             max_instances=1,
             misfire_grace_time=None,
         )
+        scheduler.add_listener(shut_down, EVENT_SCHEDULER_STARTED)
         log.info("started", every=every)
-        scheduler.start()
+        if not stop.is_set():
+            scheduler.start()
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -30,7 +30,7 @@ def database_at(url: str, wait: float) -> Database:
     """The database of a URL: `duckdb:///file` or `postgresql://…`. Nothing is opened yet."""
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:
         raise BadInput(
             f"{url!r} is no database URL: write duckdb:///file.duckdb or postgresql://…", field="url"
         ) from error
