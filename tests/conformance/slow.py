@@ -1,4 +1,4 @@
-"""The rules of lifecycle.md once more, written down slowly: one memory, its formulas as they stand there, and a
+"""The rules of forgetting once more, written down slowly: one memory, its formulas as they stand there, and a
 search for instants that looks at every day and then halves it down to the second.
 
 Nothing here comes from `ebbtide`. Instants are seconds since the beginning, days are 86,400 of them; a score is
