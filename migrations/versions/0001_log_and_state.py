@@ -167,6 +167,8 @@ def upgrade() -> None:
         big("suppressed_at"),
         big("expires_at", nullable=True),
         big("ended_at", nullable=True),
+        big("recorded_at"),
+        big("end_recorded_at", nullable=True),
         text("policy_ref"),
         key=("suppression_id",),
     )

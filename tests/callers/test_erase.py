@@ -88,10 +88,11 @@ def test_the_bytes_are_gone_from_the_file(two, url):
 
 def test_a_hold_on_any_of_it_refuses_all_of_it(two):
     two.hold("maya-2", namespace=NS)
-    before = dump(two)
+    before = two.status(namespace=NS)
     with pytest.raises(Refused, match="maya-2 is held"):
         two.erase(subject="maya", namespace=NS)
-    assert dump(two) == before
+    assert two.status(namespace=NS) == before
+    assert dump(two).count("CANARY-maya") > 0
     two.release("maya-2", namespace=NS)
     assert two.erase(subject="maya", namespace=NS).erased.objects == 3
 

@@ -133,7 +133,7 @@ def told(ledger: Ledger) -> dict[str, Any]:
     return {"entries": entries, "state": state, "runs": ledger.runs}
 
 
-@pytest.mark.parametrize(("work", "more"), [("organise", 6), ("assign", 4), ("ask", 3)])
+@pytest.mark.parametrize(("work", "more"), [("organise", 6), ("assign", 3), ("ask", 2)])
 def test_killed_after_any_statement_it_goes_on_and_ends_as_uninterrupted(copies, work, more) -> None:
     executed, _, expected = uninterrupted(copies, work)
     for last in moments(executed, more):

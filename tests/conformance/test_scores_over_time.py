@@ -77,10 +77,10 @@ def test_what_was_not_observed_ages_from_the_first_day(ebb, clock) -> None:
 def test_sixty_passes_of_a_minute_give_what_one_of_an_hour_gives(ebb, clock) -> None:
     """A rate is per day, not per tick."""
     for name, hours in (("minutely", 1 / 60), ("hourly", 1)):
-        schedule = dict.fromkeys(("lifecycle", "decay_rapid_fast", "decay_medium", "decay_slow"), hours)
+        schedule = dict.fromkeys(("decay_rapid_fast", "decay_medium"), hours)
         ebb.register_policy(policy_from({"id": name, "version": "1.0.0", "params": {"schedule": schedule}}))
         ebb.assign_policy(f"{name}@1.0.0", namespace=name)
-        for kind in ("HYPOTHETICAL", "INFERRED", "ASSERTED", "OBSERVED"):
+        for kind in ("HYPOTHETICAL", "INFERRED", "ASSERTED"):
             remember(ebb, kind, namespace=name, epistemic_type=kind)
     clock.forward(hours=1)
     runs = ebb.walk(after(0), None)

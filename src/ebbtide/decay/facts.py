@@ -193,9 +193,11 @@ def accessed(state: MemoryState, terms: Terms, at: int) -> MemoryState:
     slows = profile.by_use.kind != RateByUse.NONE or profile.floor_after > 0
     begins = restarts or (slows and terms.by_profile[state.decay_profile].counts_accesses)
     now = standing(state, terms, at)
-    new = replace(state, accessed_at=at, access_count=state.access_count + 1)
     if not state.active:
+        # Not counted: a use that slows the curve would move the scores that it left with.
+        new = replace(state, accessed_at=at)
         return _due(new, earliest(None, None, None, _expiry(new, terms, at), state.warned))
+    new = replace(state, accessed_at=at, access_count=state.access_count + 1)
     if begins:
         new = _segment(new, now, age=0 if restarts else now.age)
         if restarts and terms.policy.params.on_reinforce == OnReinforce.RESTORE:

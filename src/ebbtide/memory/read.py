@@ -108,8 +108,8 @@ class LogEntry(BaseModel):
     hash: str
 
 
-def suppressed(objects: Any, at: Any) -> ColumnElement[bool]:
-    """Whether a suppression holds at an instant that speaks of the object, or of what it is."""
+def suppressed(objects: Any, at: Any, known_at: int | None = None) -> ColumnElement[bool]:
+    """Whether a suppression holds at an instant that speaks of the object, or of what it is; as known at another."""
     rows = suppressions.c
     filtered = and_(
         rows.object_id.is_(None),
@@ -123,17 +123,22 @@ def suppressed(objects: Any, at: Any) -> ColumnElement[bool]:
         or_(rows.object_id == objects.object_id, filtered),
         rows.suppressed_at <= at,
         or_(rows.expires_at.is_(None), rows.expires_at > at),
-        or_(rows.ended_at.is_(None), rows.ended_at > at),
+        or_(
+            rows.ended_at.is_(None),
+            rows.ended_at > at,
+            literal(False) if known_at is None else rows.end_recorded_at > known_at,
+        ),
+        literal(True) if known_at is None else rows.recorded_at <= known_at,
     )
 
 
-def withheld(objects: Any, state: Any, confidence: Any, at: Any) -> ColumnElement[str]:
+def withheld(objects: Any, state: Any, confidence: Any, at: Any, hidden: Any) -> ColumnElement[str]:
     """Why a memory is not retrieved by default, or null where it is eligible; the first reason that holds."""
     return case(
         (state.erased_at.isnot(None), "erased"),
         (state.lifecycle_state != LifecycleState.ACTIVE.value, func.lower(state.lifecycle_state, type_=Text)),
         (and_(state.expires_at.isnot(None), state.expires_at <= at), "expired"),
-        (suppressed(objects, at), "suppressed"),
+        (hidden, "suppressed"),
         (objects.epistemic_type == EpistemicType.HYPOTHETICAL.value, "hypothetical"),
         (
             and_(objects.epistemic_type == EpistemicType.UNVERIFIED.value, confidence <= BELIEVED_ENOUGH),
@@ -150,12 +155,16 @@ def withheld(objects: Any, state: Any, confidence: Any, at: Any) -> ColumnElemen
     )
 
 
-def evaluated(db: Database, at: Any, state: Any = memory_state, objects: Any = memory_objects) -> Select[Any]:
+def evaluated(
+    db: Database, at: Any, state: Any = memory_state, objects: Any = memory_objects, known_at: int | None = None
+) -> Select[Any]:
     """Memory objects with their effective scores at an instant, an expression in µs.
 
-    `state` and `objects` are what to read: the tables, or a subquery with the same columns.
+    `state` and `objects` are what to read: the tables, or a subquery with the same columns. `known_at` bounds what
+    was known of suppressions.
     """
     s, o, policy = state.c, objects.c, policy_profiles.c
+    hidden = suppressed(o, at, known_at)
     scores = evaluate(SQL, policy, s, func.coalesce(s.stopped_at, at, type_=BigInteger))
     salience = case((s.pinned, literal(1.0, Double)), else_=scores.salience)
     joined = state
@@ -177,8 +186,8 @@ def evaluated(db: Database, at: Any, state: Any = memory_state, objects: Any = m
         s.confidence.label("stored_confidence"),
         salience.label("salience"),
         scores.confidence.label("confidence"),
-        withheld(o, s, scores.confidence, at).label("withheld"),
-        case((suppressed(o, at), True), else_=False).label("suppressed"),
+        withheld(o, s, scores.confidence, at, hidden).label("withheld"),
+        case((hidden, True), else_=False).label("suppressed"),
         contents.c.content,
     ).select_from(joined)
 
@@ -189,7 +198,7 @@ def source(db: Database, namespace: str, as_of: int | None, known_at: int | None
     if as_of is None and known_at is None:
         return evaluated(db, instant_column).where(memory_state.c.namespace_id == namespace).subquery()
     past = db.fence(refold(db, namespace, until(at, known_at)))
-    return evaluated(db, instant_column, past, past).subquery()
+    return evaluated(db, instant_column, past, past, known_at).subquery()
 
 
 def memories(

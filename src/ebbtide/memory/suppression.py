@@ -33,6 +33,8 @@ def suppressed(case: Case, line: Suppress) -> Iterator[Draft]:
         "suppressed_at": at,
         "expires_at": line.expires_at,
         "ended_at": None,
+        "recorded_at": case.writer.recorded_at,
+        "end_recorded_at": None,
         "policy_ref": policy.name,
     }
     payload = {
@@ -63,7 +65,7 @@ def unsuppressed(case: Case, line: Unsuppress) -> Iterator[Draft]:
     }
     yield _entry(case, line, OpType.UNSUPPRESS, payload, facts.thawed)
     for row in found:
-        case.writer.note_suppression({**row, "ended_at": at})
+        case.writer.note_suppression({**row, "ended_at": at, "end_recorded_at": case.writer.recorded_at})
 
 
 _FILTER = ("object_id", "object_type", "epistemic_type", "subject")

@@ -165,6 +165,8 @@ suppressions = Table(
     Column("suppressed_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger),
     Column("ended_at", BigInteger),
+    Column("recorded_at", BigInteger, nullable=False),
+    Column("end_recorded_at", BigInteger),
     Column("policy_ref", Text, nullable=False),
 )
 """What keeps memories out of retrieval without touching their scores: of one object, or by a filter on what it is."""
