@@ -147,13 +147,13 @@ class Slow:
         self.rises(at)
 
     def access(self, at: float) -> None:
-        """Shown. Where accesses count a segment begins; what is not ACTIVE keeps the scores it left with."""
-        counts = self.rules.ages_by_access and self.profile != "PERMANENT"
-        if counts:
-            self.begin(at, restarts=self.state == "ACTIVE")
-        self.accesses += 1
+        """Shown. Where accesses count a segment begins; what is not ACTIVE keeps the scores it left with, uncounted."""
         if self.state != "ACTIVE":
             return
+        counts = self.rules.ages_by_access and self.profile != "PERMANENT"
+        if counts:
+            self.begin(at, restarts=True)
+        self.accesses += 1
         if counts:
             self.d = max(self.d, self.baseline)
             self.rises(at)
