@@ -94,6 +94,8 @@ def _of_log(db: Database, log: Table) -> Iterator[tuple[str, Query]]:
     here = select(rows.namespace_id, rows.seq)
     yield "seq {0} follows no other: entries are missing, or stand twice", here.where(rows.seq != rows.place)
     yield "seq {0} was recorded before the entry in front of it", here.where(rows.recorded_at < rows.before)
+    computed = sql_hash(db, c.prev_hash, {name: c[name] for name in COLUMNS})
+    yield "seq {0} is not what its hash says", select(c.namespace_id, c.seq).where(c.hash != computed)
     yield (
         "seq {0} does not follow its stream's entry before it",
         here.where(
@@ -105,8 +107,6 @@ def _of_log(db: Database, log: Table) -> Iterator[tuple[str, Query]]:
             )
         ),
     )
-    computed = sql_hash(db, c.prev_hash, {name: c[name] for name in COLUMNS})
-    yield "seq {0} is not what its hash says", select(c.namespace_id, c.seq).where(c.hash != computed)
     for name in ("id", "idempotency_key"):
         twice = func.row_number().over(partition_by=[c.namespace_id, c[name]], order_by=c.seq).label("nth")
         those = select(c.namespace_id, c.seq, twice).where(c[name].isnot(None)).subquery().c
@@ -128,6 +128,14 @@ def _of_batches(db: Database, log: Table, batches: Table) -> Iterator[tuple[str,
         .c
     )
     here = select(rows.namespace_id, rows.batch)
+    said = func.concat_ws(
+        SEPARATOR,
+        b.namespace_id,
+        *(cast(number, Text) for number in (b.batch, b.first_seq, b.first_seq + b.entries - 1, b.entries)),
+        type_=Text,
+    )
+    computed = db.sha256(b.prev_hash.op("||")(db.utf8(said)).op("||")(b.root))
+    yield "batch {0} is not what its hash says", select(b.namespace_id, b.batch).where(b.hash != computed)
     yield (
         "batch {0} does not follow the one before it",
         here.where(
@@ -139,14 +147,6 @@ def _of_batches(db: Database, log: Table, batches: Table) -> Iterator[tuple[str,
             )
         ),
     )
-    said = func.concat_ws(
-        SEPARATOR,
-        b.namespace_id,
-        *(cast(number, Text) for number in (b.batch, b.first_seq, b.first_seq + b.entries - 1, b.entries)),
-        type_=Text,
-    )
-    computed = db.sha256(b.prev_hash.op("||")(db.utf8(said)).op("||")(b.root))
-    yield "batch {0} is not what its hash says", select(b.namespace_id, b.batch).where(b.hash != computed)
     roots = _roots(db, log, batches)
     yield (
         "the entries of batch {0} are not those of its root",
