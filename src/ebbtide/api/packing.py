@@ -57,5 +57,7 @@ class Packing(Opened):
         folder = Path(path)
         manifest = manifest_of(folder)
         at_hand = {name: policy for name, (policy, _) in self._library.items()}
-        with self.store.begin() as connection:
-            return Import(self.store.db, connection, folder, manifest, at_hand, progress).run()
+        with self.store.session() as connection:
+            # The temporary tables go with the connection, which therefore does not go back to others.
+            connection.detach()
+            return Import(self.store.db, connection, folder, manifest, at_hand, self._entropy, progress).run()

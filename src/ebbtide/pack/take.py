@@ -7,7 +7,7 @@ the pack's snapshot says. Content that was erased, here or in the log that resul
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from sqlalchemy import Connection, Table, and_, delete, exists, func, insert, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_skip
-from sqlalchemy.schema import DropTable
 
 from ebbtide.log.head import Head, lock_or_create
 from ebbtide.model.errors import BadInput, Conflict
@@ -51,9 +50,10 @@ class Imported(BaseModel):
 
 @dataclass
 class Import:
-    """Takes one pack in the caller's transaction. `at_hand` are policies that a store-wide version must not contradict.
+    """Takes one pack, on a connection of its own. `at_hand` are policies that a store-wide version must not contradict.
 
-    Raises `BadInput` where the pack is not whole, `Conflict` where a namespace here has another history.
+    The pack is loaded into temporary tables in a first transaction, which writes nothing else, so that the database
+    can put them aside while the second one writes.
     """
 
     db: Database
@@ -61,21 +61,38 @@ class Import:
     folder: Path
     manifest: Manifest
     at_hand: Mapping[str, Policy]
+    entropy: Callable[[int], bytes]
     progress: Progress
 
     def run(self) -> Imported:
-        """Checks the pack, then writes what of it is not here yet."""
+        """Checks the pack, then writes what of it is not here yet, all or nothing.
+
+        Raises `BadInput` where the pack is not whole, `Conflict` where a namespace here has another history.
+        """
         self._staged = Staged.named()
-        wide = load(self.db, self.connection, self.folder, self.manifest, self._staged, self.progress)
-        self._check()
+        with self.connection.begin():
+            wide = load(self.db, self.connection, self.folder, self.manifest, self._staged, self.progress)
+            self._check()
         policies = self._policies(wide)
+        with self.connection.begin():
+            return self._write(policies)
+
+    def _write(self, policies: list[tuple[Policy, int]]) -> Imported:
         done = Imported(path=str(self.folder), namespaces=[], unchanged=[])
-        for namespace in sorted(self.manifest.namespaces):
-            self._take(namespace, done)
+        heads = {name: self._locked(name) for name in sorted(self.manifest.namespaces)}
+        for name, (head, last_seq) in heads.items():
+            self._refuse_other(head)
+            if head.last_seq >= last_seq:
+                done.unchanged.append(name)
+                continue
+            self._take(head, last_seq, done)
+            done.namespaces.append(name)
         done.refusals = self._refusals()
         done.policies = self._register(policies)
-        for table in self._staged.all:
-            self.connection.execute(DropTable(table))
+        for name in done.namespaces:
+            mend(self.connection, compare(self.db, self.connection, name), name)
+            if heads[name][0].last_seq:
+                done.erased += erase_contents(self.db, self.connection, name)
         return done
 
     def _check(self) -> None:
@@ -93,28 +110,27 @@ class Import:
         if bad is not None:
             raise BadInput(f"{bad}: nothing was imported; get the pack again", file=str(self.folder))
 
-    def _take(self, namespace: str, done: Imported) -> None:
-        pack = self._staged
-        row = self.connection.execute(select(pack.namespaces).where(pack.namespaces.c.namespace_id == namespace)).one()
-        head = lock_or_create(self.db, self.connection, namespace, lambda size: bytes(row.secret or bytes(size)))
-        self._refuse_other(head)
-        if head.last_seq >= row.last_seq:
-            done.unchanged.append(namespace)
-            return
-        new = and_(pack.log.c.namespace_id == namespace, pack.log.c.seq > head.last_seq)
+    def _locked(self, namespace: str) -> tuple[Head, int]:
+        """The head of a namespace, made where there is none with the secret of the pack; and where the pack ends."""
+        given = self._staged.namespaces
+        row = self.connection.execute(select(given).where(given.c.namespace_id == namespace)).one()
+        head = lock_or_create(self.db, self.connection, namespace, lambda size: bytes(row.secret or self.entropy(size)))
+        return head, row.last_seq
+
+    def _take(self, head: Head, last_seq: int, done: Imported) -> None:
+        """Appends what is new of a namespace; its state does not follow yet."""
+        pack, name = self._staged, head.namespace_id
+        new = and_(pack.log.c.namespace_id == name, pack.log.c.seq > head.last_seq)
         self._append(event_log, pack.log, new)
-        later = and_(pack.batches.c.namespace_id == namespace, pack.batches.c.batch > head.last_batch)
+        later = and_(pack.batches.c.namespace_id == name, pack.batches.c.batch > head.last_batch)
         self._append(batches, pack.batches, later)
-        self.connection.execute(
-            update(namespaces).where(namespaces.c.namespace_id == namespace).values(last_seq=row.last_seq)
-        )
-        mend(self.connection, compare(self.db, self.connection, namespace), namespace)
-        done.contents += self._contents(namespace, head.last_seq)
-        done.erased += self._erased(head, new)
+        moved = update(namespaces).where(namespaces.c.namespace_id == name).values(last_seq=last_seq)
+        self.connection.execute(moved)
+        done.contents += self._contents(name, head.last_seq)
+        done.erased += self._erased_of_namespace(head, new)
         event = pack.log.c.op_type == OpType.EVENT.value
         done.events += self._count(pack.log, and_(new, event))
         done.operations += self._count(pack.log, and_(new, ~event))
-        done.namespaces.append(namespace)
 
     def _refuse_other(self, head: Head) -> None:
         """What is here and what the pack says must be the same as far as both go."""
@@ -169,17 +185,15 @@ class Import:
         )
         return int(written.rowcount)
 
-    def _erased(self, head: Head, new: Any) -> int:
-        """Takes away content that was here and is erased by what was appended."""
+    def _erased_of_namespace(self, head: Head, new: Any) -> int:
+        """Content in the namespace's own stream has no tombstone of its own.
+
+        Where something was erased in what is new, what the pack has no more of that content goes from here too.
+        """
         log = self._staged.log.c
         erasing = select(log.seq).where(new, log.op_type == OpType.TOMBSTONE.value).limit(1)
         if not head.last_seq or self.connection.execute(erasing).first() is None:
             return 0
-        gone = erase_contents(self.db, self.connection, head.namespace_id)
-        return gone + self._erased_of_namespace(head)
-
-    def _erased_of_namespace(self, head: Head) -> int:
-        """Content in the namespace's own stream has no tombstone of its own: it goes where the pack has it no more."""
         there = self._staged.contents.c
         kept = exists().where(there.namespace_id == contents.c.namespace_id, there.seq == contents.c.seq)
         own = select(event_log.c.seq).where(
