@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ebbtide.decay.centrality import replaced
 from ebbtide.decay.maths import SCALAR, Maths, rounded
 from ebbtide.decay.rules import FAR, STANDSTILL, Future, earliest, future
 from ebbtide.decay.segment import Scores, Terms, evaluate
@@ -339,6 +340,17 @@ def _going_on(new: MemoryState, old: MemoryState, terms: Terms, at: int) -> Memo
         confidence_from=resumes + max(0, old.confidence_from - stood.at),
     )
     return with_future(scored(resumed, terms, at), terms, at)
+
+
+def recentred(state: MemoryState, terms: Terms, at: int, kappa: float) -> MemoryState:
+    """Another centrality: the decaying part changes by the difference, and a segment begins. For what is ACTIVE."""
+    now = standing(state, terms, at)
+    new = replace(
+        _segment(state, now, age=now.age),
+        centrality=kappa,
+        decaying=replaced(SCALAR, now.scores.decaying, state.centrality, kappa),
+    )
+    return with_future(scored(new, terms, at), terms, at)
 
 
 def held(state: MemoryState, terms: Terms, at: int) -> MemoryState:

@@ -18,6 +18,7 @@ from ebbtide.log.head import Head, lock
 from ebbtide.model.errors import NotFound
 from ebbtide.model.identity import uuid8
 from ebbtide.model.words import OpType, RunStatus, Task
+from ebbtide.organise.centrality import CENTRAL, centrality
 from ebbtide.organise.decay import SUBJECT_TO_DECAY, decay, parameters
 from ebbtide.organise.lifecycle import DUE, lifecycle
 from ebbtide.organise.retention import EXPIRED, retention
@@ -175,6 +176,8 @@ class Organiser:
             counts = retention(self.db, self.connection, chunk, scope, self._policy(head), start)
         elif task == Task.LIFECYCLE:
             counts = lifecycle(self.db, self.connection, chunk, scope, start)
+        elif task == Task.CENTRALITY:
+            counts = centrality(self.db, self.connection, chunk, scope, self._shelf, start)
         else:
             counts = decay(self.db, chunk, scope, task, start)
         total = {name: slot[name] + counts.get(name, 0) for name in COUNTS}
@@ -196,6 +199,8 @@ class Organiser:
             which, given, name = EXPIRED, {AS_OF.key: start}, "expired"
         elif task == Task.LIFECYCLE:
             which, given, name = DUE, {AS_OF.key: start}, "due"
+        elif task == Task.CENTRALITY:
+            which, given, name = CENTRAL, {AS_OF.key: start}, "central"
         else:
             which, given, name = SUBJECT_TO_DECAY, parameters(task, start), "subject to decay"
         return next_scope(self.db, self.connection, namespace, after, which, given, name=name, size=self.chunk_size)

@@ -207,6 +207,12 @@ class Rank(_Strict):
     recency_base_per_hour: Annotated[float, _number(0.001, 1)] = 1.0
 
 
+class Centrality(_Strict):
+    """What being referred to by others adds to salience: κ = weight · in-degree / largest in-degree."""
+
+    weight: Unit = 0.05
+
+
 _HOURS = instant.HOUR
 DEFAULT_INTERVALS: dict[str, float] = {
     "lifecycle": 24,
@@ -246,6 +252,7 @@ class Params(_Strict):
     retention: tuple[RetentionRule, ...] = ()
     reinforcement: Reinforcement = Reinforcement()
     rank: Rank = Rank()
+    centrality: Centrality = Centrality()
 
     @model_validator(mode="before")
     @classmethod

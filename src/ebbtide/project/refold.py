@@ -57,6 +57,7 @@ def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = Non
     marks = {
         "any": func.max(log.version),
         "fact": last(log.fact_version.isnot(None)),
+        "begun": last(or_(log.fact_version.isnot(None), log.op_type == OpType.CENTRALITY_BOOST.value)),
         "state": last(log.lifecycle_state.isnot(None)),
         "score": last(log.salience.isnot(None)),
         "decay": last(log.op_type == OpType.DECAY_APPLIED.value),
@@ -78,7 +79,7 @@ def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = Non
             picked("any", log.version).label("version"),
             picked("any", db.hex(log.hash)).label("head"),
             picked("fact", log.fact_version).label("fact_version"),
-            picked("fact", log.effective_at).label("fact_at"),
+            picked("begun", log.effective_at).label("fact_at"),
             picked("state", log.lifecycle_state).label("lifecycle_state"),
             picked("score", log.salience).label("salience"),
             picked("score", log.confidence).label("confidence"),
