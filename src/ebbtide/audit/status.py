@@ -75,6 +75,8 @@ def status(connection: Connection, namespace: str | None, now: int) -> Status:
         policy = shelf.terms(head.namespace_id, head.policy_id, head.policy_version).policy
         for task in Task:
             run = runs.get((head.namespace_id, task.value))
+            if run is None and task not in policy.scheduled():
+                continue
             interval = policy.interval(task)
             tasks.append(
                 TaskStatus(

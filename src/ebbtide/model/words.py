@@ -124,6 +124,7 @@ class Task(StrEnum):
     DECAY_MEDIUM = "decay_medium"
     DECAY_SLOW = "decay_slow"
     CENTRALITY = "centrality"
+    SUMMARISE = "summarise"
 
 
 class RunStatus(StrEnum):
