@@ -51,8 +51,9 @@ def ebb(url: str, clock: Any, teller: Teller) -> Iterator[Ebbtide]:
 
 
 def say(ebb: Ebbtide, *refs: str, day: float = 0, stream: str = "chat", **said: Any) -> None:
-    """Messages, a minute apart, from an instant of the day on."""
+    """Messages, a minute apart, from an instant of the day on; the clock goes along."""
     begin = BEGIN + round(day * DAY)
+    ebb._clock.now = max(ebb._clock.now, begin + len(refs) * instant.MINUTE)
     ebb.ask(
         *(
             {"op": "EVENT", "ref": ref, "stream": stream, "content": f"{ref}.", "actor_id": "maya"}
@@ -215,12 +216,13 @@ def test_a_window_summarised_in_another_slot_meanwhile_is_left(ebb, clock, telle
     def next_day(_: Any) -> None:
         teller.first = lambda _: None
         clock.now = BEGIN + 2 * DAY
-        ebb.organise(tasks=["summarise"], as_of="2026-03-04T00:00:00Z")
+        ebb.walk("2026-03-04T00:00:00Z", None, tasks=["summarise"])
 
     teller.first = next_day
-    run(ebb)
+    assert run(ebb).entries == 0
     assert len(summaries(ebb)) == 1
     assert len(read(ebb, NAME).runs) == 2
+    assert [one["why"] for one in reports(ebb)] == ["summarised_meanwhile"]
 
 
 def test_one_that_fails_is_reported_and_tried_again_and_the_others_go_on(ebb, clock, teller, caplog) -> None:
