@@ -173,7 +173,7 @@ def test_it_runs_by_itself_only_where_the_policy_says_so(ebb, clock, teller) -> 
     assert [calls[0] for calls in sorted(teller.calls)] == ["a0.", "b0."]
 
 
-def test_what_is_erased_meanwhile_is_not_written(ebb, clock, teller) -> None:
+def test_what_is_gone_meanwhile_is_not_written(ebb, clock, teller) -> None:
     """While the summariser runs, one message of its window is erased: the summary is left out, and the run says so."""
     say(ebb, *fives("a"), subject="ann")
     say(ebb, *fives("b"), subject="bob")
@@ -189,7 +189,7 @@ def test_what_is_erased_meanwhile_is_not_written(ebb, clock, teller) -> None:
     assert (found.status, found.examined, found.entries) == ("done", 2, 2)
     assert [memory.subject for memory in summaries(ebb)] == ["bob"]
     day = {"from": "2026-03-02T00:00:00Z", "to": "2026-03-03T00:00:00Z"}
-    assert reports(ebb) == [{"stream": "chat", "subject": "ann", **day, "why": "erased_meanwhile"}]
+    assert reports(ebb) == [{"stream": "chat", "subject": "ann", **day, "why": "gone_meanwhile"}]
     teller.first = lambda _: None
     clock.forward(days=1)
     run(ebb)

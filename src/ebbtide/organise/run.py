@@ -268,7 +268,7 @@ class Organiser:
         self.connection.execute(
             update(organiser_runs)
             .where(_slot(run.namespace_id, run.task, run.as_of))
-            .values(status=run.status, after_object=scope.to, finished_at=now if scope.last else None, **counts)
+            .values(status=str(run.status), after_object=scope.to, finished_at=now if scope.last else None, **counts)
         )
 
     def _scope(self, namespace: str, task: Task, start: int, after: UUID | None) -> Scope:

@@ -210,7 +210,7 @@ def written(
         if writer.state(one.window.summary) is not None:
             why = "summarised_meanwhile"
         elif gone.intersection(one.window.events):
-            why = "erased_meanwhile"
+            why = "gone_meanwhile"
         elif one.text is not None:
             _append(writer, terms, one.window, one.text, as_of)
             continue
