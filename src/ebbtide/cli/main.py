@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ebbtide import __version__
-from ebbtide.cli import act, output, policy, runs
+from ebbtide.cli import act, output, pack, policy, replay, runs
 from ebbtide.cli.options import (
     Actor,
     AsOf,
@@ -425,6 +425,8 @@ def _gist(payload: Any) -> str:
 
 
 act.register(app)
+pack.register(app)
+replay.register(app)
 app.add_typer(policy.app, name="policy")
 app.add_typer(runs.app, name="runs")
 

@@ -99,7 +99,7 @@ class Desk:
         """Makes a policy the namespace's own, for all that is asserted from now on."""
         head = writer.head
         previous = f"{head.policy_id}@{head.policy_version}" if head.policy_id else None
-        self.shelf.put(writer.namespace, policy, self._clock)
+        self.shelf.put(writer.namespace, policy, writer.recorded_at)
         entry = writer.append(policy_entry(writer, policy, previous, at, actor, actor_type))
         writer.under(policy.id, policy.version)
         return entry
@@ -157,7 +157,7 @@ class Desk:
     def key_of_equal(self, line: AnyRequest, place: int) -> str:
         """The key of a line without a ref: a keyed hash of its content and of which of its equals it is.
 
-        Keyed with the namespace's secret, which is in no log and no export: the key alone says nothing.
+        Keyed with the namespace's secret, which is in no log: the key alone says nothing.
         """
         secret = self._writers[line.namespace].secret
         return "line:" + hmac.new(secret, f"{place}\x1f{line.canonical()}".encode(), hashlib.sha256).hexdigest()

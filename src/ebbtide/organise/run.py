@@ -187,7 +187,7 @@ class Organiser:
     def _chunk(self, namespace: str, task: Task, start: int) -> tuple[bool, Run | None]:
         head = lock(self.db, self.connection, namespace)
         assert head is not None, "namespaces are never removed"
-        now = self.clock()
+        now = max(self.clock(), head.last_recorded_at)
         slot = self._claim(head, task, start, now)
         if slot["status"] != RunStatus.RUNNING:
             return True, None
@@ -201,7 +201,8 @@ class Organiser:
             counts = centrality(self.db, self.connection, chunk, scope, self._shelf, start)
         else:
             counts = decay(self.db, chunk, scope, task, start)
-        run = _moved_on(slot, scope, counts, chunk.entries)
+        counts = counts | {"entries": chunk.entries}
+        run = _moved_on(slot, scope, counts)
         chunk.note(OpType.ORGANISER_RUN, _report(slot, scope, run.status, counts), effective_at=start)
         chunk.close()
         self._keep(run, scope, now)
@@ -212,10 +213,13 @@ class Organiser:
         with self.transaction():
             head = lock(self.db, self.connection, namespace)
             assert head is not None, "namespaces are never removed"
-            slot = self._claim(head, task, start, self.clock())
-            if slot["status"] != RunStatus.RUNNING:
+            # The slot is claimed with its first entry: what stands in the ledger without one would be in no log.
+            columns = organiser_runs.c
+            query = select(columns.status, columns.after_object).where(_slot(namespace, task, start))
+            slot = self.connection.execute(query).first()
+            if slot is not None and slot.status != RunStatus.RUNNING:
                 return True, None
-            policy, after = self._policy(head), slot["after_object"]
+            policy, after = self._policy(head), None if slot is None else slot.after_object
             found = windows(self.db, self.connection, namespace, policy.params.summarise, start, after)
         if self.summariser is None or not found:
             summaries = [Summary(window, None, "rehearsed") for window in found]
@@ -230,16 +234,15 @@ class Organiser:
     def _write_summaries(
         self, task: Task, start: int, scope: Scope, summaries: Sequence[Summary]
     ) -> tuple[bool, Run | None]:
-        now = self.clock()
-        writer = Writer(self.db, self.connection, scope.namespace, now=now, entropy=self.entropy)
-        slot = self._claim(writer.head, task, start, now)
+        writer = Writer(self.db, self.connection, scope.namespace, now=self.clock(), entropy=self.entropy)
+        slot = self._claim(writer.head, task, start, writer.recorded_at)
         if (slot["status"], slot["after_object"]) != (RunStatus.RUNNING, scope.after):
             return False, None  # Another organiser did this part meanwhile: what comes next is looked up anew.
         policy = self._policy(writer.head)
         terms = self._shelf.terms(scope.namespace, policy.id, policy.version)
         left_out = written(self.db, self.connection, writer, terms, summaries, start)
-        counts = {"examined": scope.objects}
-        run = _moved_on(slot, scope, counts, 2 * (len(summaries) - len(left_out)))
+        counts = {"examined": scope.objects, "entries": 2 * (len(summaries) - len(left_out))}
+        run = _moved_on(slot, scope, counts)
         report = _report(slot, scope, run.status, counts)
         if left_out:
             report["not_summarised"] = [one.window.told() | {"why": one.why} for one in left_out]
@@ -259,7 +262,7 @@ class Organiser:
             )
         )
         writer.flush()
-        self._keep(run, scope, now)
+        self._keep(run, scope, writer.recorded_at)
         return scope.last, run
 
     def _keep(self, run: Run, scope: Scope, now: int) -> None:
@@ -325,9 +328,9 @@ class Organiser:
         return self._shelf.terms(head.namespace_id, head.policy_id, head.policy_version).policy
 
 
-def _moved_on(slot: Mapping[str, Any], scope: Scope, counts: Mapping[str, int], entries: int) -> Run:
+def _moved_on(slot: Mapping[str, Any], scope: Scope, counts: Mapping[str, int]) -> Run:
     """What a slot has come to with another chunk."""
-    total = {name: slot[name] + counts.get(name, 0) for name in COUNTS} | {"entries": slot["entries"] + entries}
+    total = {name: slot[name] + counts.get(name, 0) for name in (*COUNTS, "entries")}
     status = RunStatus.RUNNING
     if scope.last:
         status = RunStatus.DONE if total["entries"] else RunStatus.NOTHING_DUE
@@ -349,7 +352,8 @@ def _report(slot: Mapping[str, Any], scope: Scope, status: str, counts: Mapping[
         "task": slot["task"],
         "slot": slot["slot"],
         "as_of": slot["as_of"],
+        "missed": slot["missed"],
         **scope.bounds(),
         "status": status,
-        **{name: counts.get(name, 0) for name in COUNTS},
+        **{name: counts.get(name, 0) for name in (*COUNTS, "entries")},
     }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
+import pyarrow as pa
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -15,6 +16,7 @@ from sqlalchemy import (
     Double,
     Engine,
     LargeBinary,
+    Select,
     Table,
     Text,
     Uuid,
@@ -32,6 +34,8 @@ Row = Mapping[str, Any]
 
 class SqlMaths:
     """The formulas' mathematics over SQL columns: the database calls the same libm as Python does."""
+
+    null = None
 
     @staticmethod
     def exp(x: Any) -> Any:
@@ -126,6 +130,14 @@ class Database(ABC):
         """Inserts rows or, where the primary key is there, overwrites all other columns."""
 
     @abstractmethod
+    def arrow(self, connection: Connection, query: Select[Any], size: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a query, so many at a time; nothing else may be asked of the connection until they are read."""
+
+    @abstractmethod
+    def load(self, connection: Connection, table: Table, batch: pa.RecordBatch) -> None:
+        """Inserts the rows of a batch whose columns are those of a table."""
+
+    @abstractmethod
     def in_place(self, staged: Table, target: Table, namespace: Any) -> Any:
         """Staged rows in the order in which an UPDATE of a table's rows of the same `object_id` is quick."""
 
@@ -160,6 +172,18 @@ class Database(ABC):
     @abstractmethod
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         """The value at a path of a `json` document, as text; null where it is null or absent."""
+
+    @abstractmethod
+    def elements(self, array: Any) -> ColumnElement[str]:
+        """A row for each element of a JSON array, given as text; the elements as text."""
+
+    @abstractmethod
+    def micros(self, iso: Any) -> ColumnElement[int]:
+        """The instant that an ISO 8601 text in UTC, ending in Z, stands for."""
+
+    @abstractmethod
+    def snapshot(self, connection: Connection) -> Connection:
+        """The connection, whose next transactions each see the store as it is when they begin, writers or not."""
 
     @abstractmethod
     def json_object(self, **members: Any) -> ColumnElement[Any]:
