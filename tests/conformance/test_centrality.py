@@ -363,6 +363,36 @@ def test_twelve_weeks_go_as_the_rules_say(ebb, clock) -> None:
     assert len({memory.state for memory in simulated.values()}) > 1
 
 
+def corrected(ebb: Ebbtide, clock: Any, policy: str) -> None:
+    """Six weeks in which one is pointed at more and more, under one version of a policy."""
+    for number, rate in (("1.0.0", 0.05), ("1.0.1", 0.02), ("1.0.2", 0.05)):
+        profiles = {"MEDIUM": {"lambda": rate}}
+        ebb.register_policy(policy_from({"id": "fading", "version": number, "params": {"profiles": profiles}}))
+    ebb.assign_policy(policy, namespace="default")
+    remember(ebb, *"abcd", salience=0.9, confidence=0.9)
+    relate(ebb, "ab", "ac")
+    monday(ebb, clock)
+    relate(ebb, "cb", "db")
+    for weeks in range(2, 7):
+        monday(ebb, clock, weeks, ("lifecycle", "centrality"))
+    ebb.ask({"op": "PENALTY", "object": "b", "signal": "TASK_FAILED_WITH", "effective_at": "2026-03-04T00:00:00Z"})
+
+
+def test_a_correction_leaves_centrality_as_it_was_decided(ebb, clock, make_url_for) -> None:
+    """Under the same parameters a plan is empty; under others the state is that of a store that always had those."""
+    other = type(clock)()
+    with Ebbtide.open(make_url_for(ebb.store.db.name), clock=other) as oracle:
+        corrected(oracle, other, "fading@1.0.1")
+        corrected(ebb, clock, "fading@1.0.0")
+        assert ebb.plan_replay("fading@1.0.0", "fading@1.0.2").changed == 0
+        plan = ebb.plan_replay("fading@1.0.0", "fading@1.0.1")
+        assert plan.changed == 4
+        for ref in "abcd":
+            row = next(row for row in plan.rows.to_pylist() if row["ref"] == ref)
+            assert row["new_salience"] == pytest.approx(oracle.memory(ref).salience, abs=2e-9), ref
+    assert ebb.rebuild().equal
+
+
 def test_the_views_show_what_a_boost_did(ebb, clock) -> None:
     remember(ebb, "a", "b")
     relate(ebb, "ab")

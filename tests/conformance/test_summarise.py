@@ -111,6 +111,7 @@ def test_a_day_of_a_stream_becomes_a_memory(ebb, clock, teller) -> None:
     [batch] = [b for b in read(ebb, NAME).batches if b["first_seq"] <= asserted.seq < b["first_seq"] + b["entries"]]
     assert batch["entries"] == 3
     assert not any("said" in entry.payload for entry in (asserted, created))
+    assert ebb.rebuild().equal
 
 
 def test_windows_are_by_day_stream_and_subject(ebb, clock, teller) -> None:
