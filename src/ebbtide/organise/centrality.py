@@ -60,8 +60,8 @@ def centrality(
         for found in _policies(connection, given):
             own = shelf.terms(chunk.namespace, *found).policy
             rows, segments, statements = db.once(f"centrality {own.digest()}", partial(_statements, db, own))
-            stage(connection, segments, rows, given)
-            chunk.write(statements, given)
+            if stage(connection, segments, rows, given):
+                chunk.write(statements, given)
     return {"examined": scope.objects}
 
 

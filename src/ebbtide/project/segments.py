@@ -84,10 +84,11 @@ def standing(policy: Policy, begin: Any, changes: Mapping[str, Any]) -> Select[A
     )
 
 
-def stage(connection: Connection, segments: Table, rows: Select[Any], parameters: Mapping[str, Any]) -> None:
-    """Fills the temporary table of new segments from its rows."""
+def stage(connection: Connection, segments: Table, rows: Select[Any], parameters: Mapping[str, Any]) -> int:
+    """Fills the temporary table of new segments from its rows; how many there are."""
     empty(connection, segments)
-    connection.execute(insert(segments).from_select([c.name for c in segments.columns], rows), parameters)
+    statement = insert(segments).from_select([c.name for c in segments.columns], rows)
+    return connection.execute(statement, parameters, execution_options={"preserve_rowcount": True}).rowcount
 
 
 def table_for(name: str, rows: Select[Any]) -> Table:
