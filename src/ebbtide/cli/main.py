@@ -219,13 +219,19 @@ def daemon(
 
 
 @app.command()
-def status(namespace: OneNamespace = None, url: Url = None, format: Output = Format.TABLE) -> None:
+def status(
+    namespace: OneNamespace = None,
+    as_of: AsOf = None,
+    known_at: KnownAt = None,
+    url: Url = None,
+    format: Output = Format.TABLE,
+) -> None:
     """Memories by state and profile, and each task's last and next run.
 
     Example: ebb status --format json
     """
     with opened(url) as ebb:
-        found = ebb.status(namespace=namespace)
+        found = ebb.status(namespace=namespace, as_of=as_of, known_at=known_at)
     if format == Format.JSON:
         output.document(found)
         return

@@ -192,12 +192,26 @@ def evaluated(
     ).select_from(joined)
 
 
-def source(db: Database, namespace: str, as_of: int | None, known_at: int | None, at: int) -> Any:
-    """What to read for an instant: the state as it is, or, where the past is asked for, the log as it was then."""
+def source(
+    db: Database,
+    namespace: str,
+    as_of: int | None,
+    known_at: int | None,
+    at: int,
+    only: Sequence[UUID] | None = None,
+) -> Any:
+    """What to read for an instant: the state as it is, or, where the past is asked for, the log as it was then.
+
+    With `only` nothing but some objects' entries are folded.
+    """
     instant_column = literal(at, BigInteger)
     if as_of is None and known_at is None:
         return evaluated(db, instant_column).where(memory_state.c.namespace_id == namespace).subquery()
-    past = db.fence(refold(db, namespace, until(at, known_at)))
+    entries = until(at, known_at)
+    if only is not None:
+        mine = db.among(event_log.c.stream_id, only)
+        entries = mine if entries is None else and_(mine, entries)
+    past = db.fence(refold(db, namespace, entries))
     return evaluated(db, instant_column, past, past, known_at).subquery()
 
 
@@ -218,7 +232,7 @@ def memories(
     `as_of` asks what held then as far as known today, `known_at` what was known then; the limit comes after the filter.
     """
     at = as_of if as_of is not None else known_at if known_at is not None else now
-    found = source(db, namespace, as_of, known_at, at)
+    found = source(db, namespace, as_of, known_at, at, only)
     query = select(found).order_by(found.c.salience.desc(), found.c.created_at.desc(), found.c.object_id)
     if only is not None:
         query = query.where(db.among(found.c.object_id, only))
