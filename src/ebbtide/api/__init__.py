@@ -12,7 +12,9 @@ class Ebbtide(Asking, Following, Replaying, Packing):
 
     `url` names the store, `wait` is how many seconds a busy one is waited for, `policies` a folder of policy files
     beside the built-in ones. `clock` (µs since 1970) and `entropy` come from outside where a caller needs them to;
-    `chunk_size` is the number of objects that one transaction of a pass covers. Errors are `EbbtideError`s.
+    `chunk_size` is the number of objects that one transaction of a pass covers. `summariser` makes one text of several,
+    the contents of a window's events in their order, in place of the built-in one; it may take its time, and what it
+    raises leaves the window for the next slot. Errors are `EbbtideError`s.
     """
 
 

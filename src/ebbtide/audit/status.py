@@ -81,6 +81,8 @@ def status(
         policy = shelf.terms(head.namespace_id, head.policy_id, head.policy_version).policy
         for task in Task:
             run = runs.get((head.namespace_id, task.value))
+            if run is None and task not in policy.scheduled():
+                continue
             interval = policy.interval(task)
             tasks.append(
                 TaskStatus(
