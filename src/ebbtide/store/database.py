@@ -35,6 +35,8 @@ Row = Mapping[str, Any]
 class SqlMaths:
     """The formulas' mathematics over SQL columns: the database calls the same libm as Python does."""
 
+    null = None
+
     @staticmethod
     def exp(x: Any) -> Any:
         return func.exp(x, type_=Double)
