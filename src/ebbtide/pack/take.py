@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from sqlalchemy import Connection, Table, and_, delete, exists, func, insert, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_skip
+from sqlalchemy.exc import DBAPIError
 
 from ebbtide.log.head import Head, lock_or_create
 from ebbtide.model.errors import BadInput, Conflict
@@ -70,12 +71,23 @@ class Import:
         Raises `BadInput` where the pack is not whole, `Conflict` where a namespace here has another history.
         """
         self._staged = Staged.named()
-        with self.connection.begin():
-            wide = load(self.db, self.connection, self.folder, self.manifest, self._staged, self.progress)
-            self._check()
-        policies = self._policies(wide)
-        with self.connection.begin():
-            return self._write(policies)
+        try:
+            with self.connection.begin():
+                wide = load(self.db, self.connection, self.folder, self.manifest, self._staged, self.progress)
+                self._check()
+            policies = self._policies(wide)
+            with self.connection.begin():
+                return self._write(policies)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise self._nonsense(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        except DBAPIError as error:
+            if not self.db.unreadable(error):
+                raise
+            raise self._nonsense(str(error.orig).strip().splitlines()[0]) from error
+
+    def _nonsense(self, why: str) -> BadInput:
+        return BadInput(f"its log cannot be read, though its hashes fit: {why}", file=str(self.folder))
 
     def _write(self, policies: list[tuple[Policy, int]]) -> Imported:
         done = Imported(path=str(self.folder), namespaces=[], unchanged=[])

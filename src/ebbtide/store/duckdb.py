@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+from duckdb import ConversionException, InvalidInputException
 from duckdb_sqlalchemy.bulk import insert_from_arrow
 from sqlalchemy import (
     ARRAY,
@@ -236,6 +237,9 @@ class DuckDB(Database):
 
     def denied(self, error: DBAPIError) -> bool:
         return False
+
+    def unreadable(self, error: DBAPIError) -> bool:
+        return isinstance(error.orig, InvalidInputException | ConversionException)
 
     def may_scrub(self, connection: Connection) -> bool:
         return True
