@@ -25,7 +25,7 @@ from ebbtide.pack.proof import erased, first_bad, target_of
 from ebbtide.pack.read import Progress, Staged, load
 from ebbtide.policy.document import Policy
 from ebbtide.project.passes import NAMESPACE
-from ebbtide.project.rebuild import compare, mend
+from ebbtide.project.rebuild import compare, fill, mend
 from ebbtide.project.shelf import STORE_WIDE, Shelf
 from ebbtide.project.tombstone import erase_contents
 from ebbtide.store.database import Database
@@ -102,9 +102,11 @@ class Import:
         done.refusals = self._refusals()
         done.policies = self._register(policies)
         for name in done.namespaces:
+            if not heads[name][0].last_seq:
+                fill(self.db, self.connection, name)
+                continue
             mend(self.connection, compare(self.db, self.connection, name), name)
-            if heads[name][0].last_seq:
-                done.erased += erase_contents(self.db, self.connection, name)
+            done.erased += erase_contents(self.db, self.connection, name)
         return done
 
     def _check(self) -> None:
