@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, event, text
 from tests.conformance import eventful, ledger
 from tests.conformance.packs import copied, forged, rewritten, sign, tables, with_value, without_row
 from tests.conftest import Clock
@@ -527,6 +527,24 @@ def test_a_stopped_import_leaves_nothing(lived, other):
         other.import_pack(lived.after, progress=stop)
     assert tables(other) == before
     other.import_pack(lived.after)
+
+
+@pytest.mark.parametrize("at", ["INSERT INTO event_log", "INSERT INTO contents", "INSERT INTO organiser_runs"])
+def test_an_import_stopped_while_it_writes_leaves_nothing(lived, other, at):
+    """The log, the contents, the state: what stands of it when it stops is taken back, and the next one does it all."""
+    before = tables(other)
+
+    def stop_there(connection, cursor, statement, *rest) -> None:
+        if statement.startswith(at):
+            raise Stopped
+
+    engine = other.store.db.engine()
+    event.listen(engine, "before_cursor_execute", stop_there)
+    with pytest.raises(Stopped):
+        other.import_pack(lived.after)
+    event.remove(engine, "before_cursor_execute", stop_there)
+    assert tables(other) == before
+    assert other.import_pack(lived.after).namespaces == ["home", "work"]
 
 
 def test_a_folder_with_something_in_it_is_refused(lived, tmp_path):

@@ -1,7 +1,7 @@
 """Taking a pack into a store: checked as a whole, compared with what is there, appended, and folded into state.
 
-All in one transaction. The log comes in to the letter and nothing is decided anew; state is folded from it, whatever
-the pack's snapshot says. Content that was erased, here or in the log that results, is not brought back.
+What is written is one transaction. The log comes in to the letter and nothing is decided anew; state is folded from
+it, whatever the pack's snapshot says. Content that was erased, here or in the log that results, is not brought back.
 """
 
 from __future__ import annotations
