@@ -102,11 +102,12 @@ class Import:
         done.refusals = self._refusals()
         done.policies = self._register(policies)
         for name in done.namespaces:
-            if not heads[name][0].last_seq:
+            if heads[name][0].last_seq:
+                mend(self.connection, compare(self.db, self.connection, name), name)
+                done.erased += erase_contents(self.db, self.connection, name)
+            else:
                 fill(self.db, self.connection, name)
-                continue
-            mend(self.connection, compare(self.db, self.connection, name), name)
-            done.erased += erase_contents(self.db, self.connection, name)
+                done.contents -= erase_contents(self.db, self.connection, name)
         return done
 
     def _check(self) -> None:
