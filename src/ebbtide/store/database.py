@@ -215,6 +215,10 @@ class Database(ABC):
         """Whether a statement failed for want of a right."""
 
     @abstractmethod
+    def unreadable(self, error: DBAPIError) -> bool:
+        """Whether a statement failed on a value, such as a text that is no JSON."""
+
+    @abstractmethod
     def no_scrub(self, connection: Connection) -> str | None:
         """Why `scrub` cannot be done now, and what to do; None where it can."""
 

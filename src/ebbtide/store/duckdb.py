@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+from duckdb import ConversionException, InvalidInputException
 from duckdb_sqlalchemy.bulk import insert_from_arrow
 from sqlalchemy import (
     ARRAY,
@@ -243,6 +244,9 @@ class DuckDB(Database):
 
     def denied(self, error: DBAPIError) -> bool:
         return False
+
+    def unreadable(self, error: DBAPIError) -> bool:
+        return isinstance(error.orig, InvalidInputException | ConversionException)
 
     def no_scrub(self, connection: Connection) -> str | None:
         # Whoever has the old file open would go on writing there, and lose it.

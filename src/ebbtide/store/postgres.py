@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
-from psycopg.errors import InsufficientPrivilege
+from psycopg.errors import DataError, InsufficientPrivilege
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -137,7 +137,7 @@ class PostgreSQL(Database):
             yield pa.record_batch(arrays, schema=schema)
 
     def load(self, connection: Connection, table: Table, batch: pa.RecordBatch) -> None:
-        raw: Any = connection.connection.driver_connection
+        raw: Any = connection.connection.dbapi_connection
         columns = ", ".join(f'"{name}"' for name in batch.schema.names)
         with raw.cursor() as cursor, cursor.copy(f'COPY "{table.name}" ({columns}) FROM STDIN') as copy:
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
@@ -201,6 +201,9 @@ class PostgreSQL(Database):
 
     def denied(self, error: DBAPIError) -> bool:
         return isinstance(error.orig, InsufficientPrivilege)
+
+    def unreadable(self, error: DBAPIError) -> bool:
+        return isinstance(error.orig, DataError)
 
     def no_scrub(self, connection: Connection) -> str | None:
         # PostgreSQL only warns, and leaves the table as it is, where VACUUM comes from somebody else.
