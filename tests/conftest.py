@@ -111,9 +111,7 @@ def _text(url: URL) -> str:
 _numbers = count(1)
 
 
-@pytest.fixture
-def make_url_for(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    """Makes empty, migrated stores: `make_url_for("duckdb")` gives the URL of a new one."""
+def _made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     made: list[URL] = []
 
     def make(kind: str) -> str:
@@ -131,6 +129,12 @@ def make_url_for(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     yield make
     for url in made:
         _execute(request.getfixturevalue("postgres_url"), f"DROP DATABASE {url.database} WITH (FORCE)")
+
+
+make_url_for = pytest.fixture(_made)
+"""Makes empty, migrated stores: `make_url_for("duckdb")` gives the URL of a new one."""
+make_url_for_module = pytest.fixture(_made, scope="module")
+"""The same, for stores that the tests of a module share."""
 
 
 @pytest.fixture(params=DATABASES)

@@ -176,11 +176,11 @@ class Assignment:
         if named and not scope.objects:
             return 0
         previous = None if head.policy_id is None else f"{head.policy_id}@{head.policy_version}"
-        shelf = Shelf(self.connection)
-        for owner in (STORE_WIDE, head.namespace_id):
-            shelf.put(owner, policy, self.clock())
         head = replace(head, policy_id=policy.id, policy_version=policy.version)
         chunk = Chunk(self.db, self.connection, head, now=self.clock(), actor=actor)
+        shelf = Shelf(self.connection)
+        for owner in (STORE_WIDE, head.namespace_id):
+            shelf.put(owner, policy, chunk.recorded_at)
         document = {} if named else {"previous": previous, "document": policy.model_dump(mode="json", by_alias=True)}
         chunk.note(OpType.POLICY_ASSIGNED, {**document, **scope.bounds()}, effective_at=at)
         changed = reassign(self.db, self.connection, chunk, scope, policy, at)

@@ -99,7 +99,7 @@ class Desk:
         """Makes a policy the namespace's own, for all that is asserted from now on."""
         head = writer.head
         previous = f"{head.policy_id}@{head.policy_version}" if head.policy_id else None
-        self.shelf.put(writer.namespace, policy, self._clock)
+        self.shelf.put(writer.namespace, policy, writer.recorded_at)
         entry = writer.append(policy_entry(writer, policy, previous, at, actor, actor_type))
         writer.under(policy.id, policy.version)
         return entry

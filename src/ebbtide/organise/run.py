@@ -165,7 +165,7 @@ class Organiser:
     def _one_chunk(self, namespace: str, task: Task, start: int) -> tuple[bool, Run | None]:
         head = lock(self.db, self.connection, namespace)
         assert head is not None, "namespaces are never removed"
-        now = self.clock()
+        now = max(self.clock(), head.last_recorded_at)
         slot = self._claim(head, task, start, now)
         if slot["status"] != RunStatus.RUNNING:
             return True, None
@@ -182,7 +182,9 @@ class Organiser:
         status = RunStatus.RUNNING
         if scope.last:
             status = RunStatus.DONE if total["entries"] else RunStatus.NOTHING_DUE
-        chunk.note(OpType.ORGANISER_RUN, _report(slot, scope, status, counts), effective_at=start)
+        chunk.note(
+            OpType.ORGANISER_RUN, _report(slot, scope, status, counts | {"entries": chunk.entries}), effective_at=start
+        )
         chunk.close()
         self.connection.execute(
             update(organiser_runs)
@@ -258,7 +260,8 @@ def _report(slot: Mapping[str, Any], scope: Scope, status: RunStatus, counts: Ma
         "task": slot["task"],
         "slot": slot["slot"],
         "as_of": slot["as_of"],
+        "missed": slot["missed"],
         **scope.bounds(),
         "status": status,
-        **{name: counts.get(name, 0) for name in COUNTS},
+        **{name: counts.get(name, 0) for name in (*COUNTS, "entries")},
     }

@@ -162,6 +162,18 @@ class Database(ABC):
         """The value at a path of a `json` document, as text; null where it is null or absent."""
 
     @abstractmethod
+    def elements(self, array: Any) -> ColumnElement[str]:
+        """A row for each element of a JSON array, given as text; the elements as text."""
+
+    @abstractmethod
+    def micros(self, iso: Any) -> ColumnElement[int]:
+        """The instant that an ISO 8601 text in UTC, ending in Z, stands for."""
+
+    @abstractmethod
+    def snapshot(self, connection: Connection) -> Connection:
+        """The connection, whose next transactions each see the store as it is when they begin, writers or not."""
+
+    @abstractmethod
     def json_object(self, **members: Any) -> ColumnElement[Any]:
         """A JSON object of SQL values."""
 

@@ -23,6 +23,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    DateTime,
     Double,
     Engine,
     Integer,
@@ -212,6 +213,15 @@ class DuckDB(Database):
 
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         return func.json_extract_string(document, "$." + ".".join(path), type_=Text)
+
+    def elements(self, array: Any) -> ColumnElement[str]:
+        return func.unnest(func.json_extract_string(array, "$[*]", type_=ARRAY(Text)), type_=Text)
+
+    def micros(self, iso: Any) -> ColumnElement[int]:
+        return func.epoch_us(cast(func.rtrim(iso, "Z"), DateTime), type_=BigInteger)
+
+    def snapshot(self, connection: Connection) -> Connection:
+        return connection
 
     def json_object(self, **members: Any) -> ColumnElement[Any]:
         return func.json_object(*(part for member in members.items() for part in member))

@@ -25,6 +25,7 @@ from sqlalchemy import (
     bindparam,
     cast,
     create_engine,
+    extract,
     func,
     literal,
     literal_column,
@@ -148,6 +149,15 @@ class PostgreSQL(Database):
 
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         return func.jsonb_extract_path_text(document, *path, type_=Text)
+
+    def elements(self, array: Any) -> ColumnElement[str]:
+        return func.jsonb_array_elements_text(cast(array, JSONB), type_=Text)
+
+    def micros(self, iso: Any) -> ColumnElement[int]:
+        return cast(extract("epoch", cast(iso, DateTime(timezone=True))) * 1_000_000, BigInteger)
+
+    def snapshot(self, connection: Connection) -> Connection:
+        return connection.execution_options(isolation_level="REPEATABLE READ")
 
     def json_object(self, **members: Any) -> ColumnElement[Any]:
         return func.jsonb_build_object(*(part for member in members.items() for part in member), type_=JSONB)
