@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
@@ -25,13 +26,13 @@ Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Number = Annotated[int, Field(ge=1, lt=2**62)]
 
 
-class _Document(BaseModel):
+class Document(BaseModel):
     """A document that was kept as a file: unknown keys are somebody else's and left alone."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Head(_Document):
+class Head(Document):
     """Where a namespace's log ended: its last entry, the batch that holds it, and that batch's hash."""
 
     namespace_id: str
@@ -40,14 +41,14 @@ class Head(_Document):
     hash: Hash
 
 
-class Digest(_Document):
+class Digest(Document):
     """The heads of all namespaces at an instant."""
 
     heads: list[Head]
     created_at: datetime
 
 
-class Batch(_Document):
+class Batch(Document):
     """A row of `batches`, but for its prev_hash, which is the hash of the one before."""
 
     batch: Number
@@ -57,7 +58,7 @@ class Batch(_Document):
     hash: Hash
 
 
-class Proof(_Document):
+class Proof(Document):
     """All that shows an entry to be in a log with a head, without the rest of the log.
 
     `entry` has every column, `block` the hashes of the entries in its block, `blocks` the hashes of its batch's
@@ -72,18 +73,20 @@ class Proof(_Document):
     head: Head
 
 
-_Kind = TypeVar("_Kind", bound=_Document)
+_Kind = TypeVar("_Kind", bound=Document)
 
 
-def read_document(kind: type[_Kind], text: bytes, file: str) -> _Kind:
-    """Reads a document; one that is not of the kind is refused with the first field that is wrong."""
+def read_document(kind: type[_Kind], file: Path | str) -> _Kind:
+    """Reads a file; one that holds no document of the kind is refused with the first field that is wrong."""
     try:
-        return kind.model_validate_json(text)
+        return kind.model_validate_json(Path(file).read_bytes())
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", file=str(file)) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise BadInput(
-            f"is no {kind.__name__.lower()}: {str(first['msg']).lower()}", file=file, field=place or None
+            f"is no {kind.__name__.lower()}: {str(first['msg']).lower()}", file=str(file), field=place or None
         ) from error
 
 
@@ -113,7 +116,7 @@ def departures(connection: Connection, kept: Sequence[Head]) -> Iterator[Bad]:
             end = connection.execute(
                 select(namespaces.c.last_seq).where(namespaces.c.namespace_id == head.namespace_id)
             ).scalar()
-            what = f"batch {head.batch} of the digest is not there: the log was cut off, or an older backup restored"
+            what = f"batch {head.batch} is not there: the log was cut off, or an older backup restored"
             yield Bad(head.namespace_id, (end or 0) + 1, "digest_missing", what)
         elif (row.first_seq + row.entries - 1, bytes(row.hash).hex()) != (head.seq, head.hash):
             what = f"batch {head.batch} had another hash: the log up to {head.seq} was written anew"

@@ -509,11 +509,3 @@ class LogCheck:
                 namespace, end + 1, "missing", f"the entry is missing: the head says that the log ends at {said}"
             )
         return Bad(namespace, said + 1, "head", f"namespaces.last_seq says {said}, but the log ends at {end}")
-
-
-def all_namespaces(connection: Connection) -> list[str]:
-    """Every namespace of which there is an entry, a batch, a content or a head."""
-    found: set[str] = set()
-    for table in (namespaces, event_log, batches, contents):
-        found |= set(connection.execute(select(table.c.namespace_id).distinct()).scalars())
-    return sorted(found)
