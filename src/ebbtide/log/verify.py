@@ -242,7 +242,7 @@ def _roots(db: Database) -> Select[Any]:
     """The first batch of a range whose root is not that of its entries' hashes, by its first seq."""
     log = event_log.c
     mine = (
-        select(batches.c.first_seq, batches.c.root)
+        select(batches.c.first_seq, (batches.c.first_seq + batches.c.entries - 1).label("end"), batches.c.root)
         .where(batches.c.namespace_id == NAMESPACE, batches.c.batch.between(_FIRST_BATCH, _LAST_BATCH))
         .subquery()
     )
@@ -266,7 +266,7 @@ def _roots(db: Database) -> Select[Any]:
     top = literal(b"\x01", LargeBinary).op("||")(db.join_bytes(blocks.c.hash, blocks.c.block))
     tops = select(blocks.c.start, db.sha256(top).label("root")).group_by(blocks.c.start).subquery()
     return (
-        select(tops.c.start)
+        select(tops.c.start, mine.c.end)
         .join_from(tops, mine, tops.c.start == mine.c.first_seq)
         .where(_broken(tops.c.root != mine.c.root))
         .order_by(tops.c.start)
@@ -395,26 +395,24 @@ class LogCheck:
         if first is not None and first < 1:
             return 0, 0, Bad(namespace, 1, "batch_missing", f"there is a batch {first}, before the first one")
         while number < (last or 0):
-            to = min(number + RANGE, last)
-            row = self._first(
-                "batch chain",
-                lambda: _batch_chain(self._db),
-                namespace=namespace,
-                first_batch=number + 1,
-                last_batch=to,
-                first=end + 1,
-                hash=last_hash,
-            )
-            broken = next((code for code in _BATCH if row is not None and row._mapping[code]), None)
-            if broken is not None or row is None:
-                broken = broken or "batch_missing"
-                wrong = row.batch if broken != "batch_missing" else number + (row.place if row is not None else 1)
-                good = row.place - 1 if row is not None else 0
-                if good:
-                    end = row.expected - 1
-                return number + good, end, Bad(namespace, end + 1, broken, _BATCH[broken].format(batch=wrong))
+            b = batches.c
+            within = b.batch.between(number + 1, min(number + RANGE, last))
+            to = self._connection.execute(select(func.max(b.batch)).where(b.namespace_id == namespace, within)).scalar()
+            if to is None:
+                return number, end, self._bad_batch(namespace, end, "batch_missing", number + 1)
+            place = {"namespace": namespace, "first_batch": number + 1, "last_batch": to, "first": end + 1}
+            row = self._first("batch chain", lambda: _batch_chain(self._db), hash=last_hash, **place)
+            code = next((code for code in _BATCH if row._mapping[code]), None)
+            if code is not None:
+                good, end = number + row.place - 1, row.expected - 1
+                wrong = good + 1 if code == "batch_missing" else row.batch
+                return good, end, self._bad_batch(namespace, end, code, wrong)
             number, end, last_hash = row.batch, row.next_seq - 1, bytes(row.hash)
         return number, end, None
+
+    @staticmethod
+    def _bad_batch(namespace: str, end: int, code: str, batch: int) -> Bad:
+        return Bad(namespace, end + 1, code, _BATCH[code].format(batch=batch))
 
     def _outside(self, namespace: str) -> Bad | None:
         first = self._connection.execute(
@@ -428,23 +426,15 @@ class LogCheck:
         """The first broken entry, or batch by its root, in the part of the log that batches cover."""
         batch, first, recorded = 1, 1, 0
         while first <= end:
-            to_batch, last = self._first(
-                "next batches",
-                _next_batches,
-                namespace=namespace,
-                first_batch=batch,
-                last_batch=last_batch,
-                first=first,
-            )
+            within = {"namespace": namespace, "first_batch": batch, "last_batch": last_batch}
+            to_batch, last = self._first("next batches", _next_batches, first=first, **within)
             place = {"namespace": namespace, "first": first, "last": last}
-            row = self._first(
-                f"scan {' '.join(self._words)}", lambda: _scan(self._db, self._rules), recorded=recorded, **place
-            )
-            found = [
-                bad for bad in (self._entry(namespace, first, last, row), self._root(place, batch, to_batch)) if bad
-            ]
-            if found:
-                return min(found, key=lambda bad: bad.seq)
+            scan = f"scan {' '.join(self._words)}"
+            row = self._first(scan, lambda: _scan(self._db, self._rules), recorded=recorded, **place)
+            bad = self._entry(namespace, first, last, row)
+            bad = self._root(place, batch, to_batch, last if bad is None else bad.seq - 1) or bad
+            if bad is not None:
+                return bad
             self._connection.execute(
                 self._db.once("verify merge", _merge), {f"verify_{key}": value for key, value in place.items()}
             )
@@ -463,9 +453,10 @@ class LogCheck:
             return None
         return Bad(namespace, first + row.place - 1 if code == "missing" else row.seq, code, self._words[code])
 
-    def _root(self, place: dict[str, Any], batch: int, to_batch: int) -> Bad | None:
+    def _root(self, place: dict[str, Any], batch: int, to_batch: int, well: int) -> Bad | None:
+        """The first batch with another root, if it ends where the entries by themselves are well."""
         row = self._first("roots", lambda: _roots(self._db), first_batch=batch, last_batch=to_batch, **place)
-        if row is None:
+        if row is None or row.end > well:
             return None
         what = "the root of the batch that begins here is not that of its entries' hashes"
         return Bad(place["namespace"], row.start, "batch_root", what)
