@@ -157,7 +157,7 @@ class Desk:
     def key_of_equal(self, line: AnyRequest, place: int) -> str:
         """The key of a line without a ref: a keyed hash of its content and of which of its equals it is.
 
-        Keyed with the namespace's secret, which is in no log and no export: the key alone says nothing.
+        Keyed with the namespace's secret, which is in no log: the key alone says nothing.
         """
         secret = self._writers[line.namespace].secret
         return "line:" + hmac.new(secret, f"{place}\x1f{line.canonical()}".encode(), hashlib.sha256).hexdigest()

@@ -270,10 +270,11 @@ def history(connection: Connection, namespace: str, stream: UUID, known_at: int 
     )
     if known_at is not None:
         query = query.where(event_log.c.recorded_at <= known_at)
-    return [_entry(row._mapping) for row in connection.execute(query)]
+    return [log_entry(row._mapping) for row in connection.execute(query)]
 
 
-def _entry(row: Any) -> LogEntry:
+def log_entry(row: Any) -> LogEntry:
+    """An entry from a row of `event_log` with the `content` that is kept of it."""
     made: dict[str, Any] = {name: row[name] for name in LogEntry.model_fields if name in row}
     made |= {
         "recorded_at": instant.to_datetime(row["recorded_at"]),

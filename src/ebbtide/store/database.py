@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
+import pyarrow as pa
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -15,6 +16,7 @@ from sqlalchemy import (
     Double,
     Engine,
     LargeBinary,
+    Select,
     Table,
     Text,
     Uuid,
@@ -32,6 +34,8 @@ Row = Mapping[str, Any]
 
 class SqlMaths:
     """The formulas' mathematics over SQL columns: the database calls the same libm as Python does."""
+
+    null = None
 
     @staticmethod
     def exp(x: Any) -> Any:
@@ -124,6 +128,14 @@ class Database(ABC):
     @abstractmethod
     def upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         """Inserts rows or, where the primary key is there, overwrites all other columns."""
+
+    @abstractmethod
+    def arrow(self, connection: Connection, query: Select[Any], size: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a query, so many at a time; nothing else may be asked of the connection until they are read."""
+
+    @abstractmethod
+    def load(self, connection: Connection, table: Table, batch: pa.RecordBatch) -> None:
+        """Inserts the rows of a batch whose columns are those of a table."""
 
     @abstractmethod
     def in_place(self, staged: Table, target: Table, namespace: Any) -> Any:

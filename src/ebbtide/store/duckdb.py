@@ -16,19 +16,17 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+from duckdb_sqlalchemy.bulk import insert_from_arrow
 from sqlalchemy import (
     ARRAY,
     BigInteger,
-    Boolean,
     Column,
     ColumnElement,
     Connection,
     DateTime,
-    Double,
     Engine,
-    Integer,
     LargeBinary,
-    SmallInteger,
+    Select,
     Table,
     Text,
     Uuid,
@@ -50,20 +48,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from ebbtide.model.errors import StoreUnavailable
+from ebbtide.store.arrow import ARROW, schema_of
 from ebbtide.store.database import Database, Row
 
 _HOLDER = re.compile(r"held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
 _LOCKED = "Could not set lock on file"
-_ARROW: dict[type, pa.DataType] = {
-    BigInteger: pa.int64(),
-    Integer: pa.int32(),
-    SmallInteger: pa.int16(),
-    Double: pa.float64(),
-    Boolean: pa.bool_(),
-    LargeBinary: pa.binary(),
-    Text: pa.string(),
-    Uuid: pa.string(),
-}
 _executing = threading.local()
 
 
@@ -173,6 +162,16 @@ class DuckDB(Database):
             connection.execute(
                 text(f"INSERT INTO {name} SELECT i.* FROM ({_typed(table)}) i ANTI JOIN {name} there ON {same}")
             )
+
+    def arrow(self, connection: Connection, query: Select[Any], size: int) -> Iterator[pa.RecordBatch]:
+        result: Any = connection.execute(query, execution_options={"duckdb_arrow": True})
+        schema = schema_of(query.selected_columns)
+        with result.batches(size) as reader:
+            for batch in reader:
+                yield batch.cast(schema)
+
+    def load(self, connection: Connection, table: Table, batch: pa.RecordBatch) -> None:
+        insert_from_arrow(connection, table, batch)
 
     def in_place(self, staged: Table, target: Table, namespace: Any) -> Any:
         there = target.alias("there")
@@ -310,4 +309,4 @@ def _arrow_column(column: Column[Any], rows: Sequence[Row]) -> pa.Array:
     values = [row[column.name] for row in rows]
     if isinstance(column.type, Uuid):
         values = [None if value is None else str(value) for value in values]
-    return pa.array(values, type=_ARROW[type(column.type)])
+    return pa.array(values, type=ARROW[type(column.type)])

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
 from psycopg.errors import InsufficientPrivilege
 from sqlalchemy import (
     ARRAY,
@@ -18,6 +19,7 @@ from sqlalchemy import (
     Engine,
     Integer,
     LargeBinary,
+    Select,
     SmallInteger,
     Table,
     Text,
@@ -37,6 +39,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from ebbtide.model.errors import StoreUnavailable
+from ebbtide.store.arrow import schema_of
 from ebbtide.store.database import Database, Row
 from ebbtide.store.tables import contents
 
@@ -119,6 +122,26 @@ class PostgreSQL(Database):
             ),
             {name: [row[name] for row in rows] for name in names},
         )
+
+    def arrow(self, connection: Connection, query: Select[Any], size: int) -> Iterator[pa.RecordBatch]:
+        columns = list(query.selected_columns)
+        plain = query.with_only_columns(
+            *(cast(c, Text).label(c.name) if isinstance(c.type, Uuid) else c for c in columns),
+            maintain_column_froms=True,
+        )
+        result = connection.execute(plain, execution_options={"yield_per": size})
+        schema = schema_of(columns)
+        for rows in result.partitions():
+            values = zip(*rows, strict=True)
+            arrays = [pa.array(each, type=field.type) for each, field in zip(values, schema, strict=True)]
+            yield pa.record_batch(arrays, schema=schema)
+
+    def load(self, connection: Connection, table: Table, batch: pa.RecordBatch) -> None:
+        raw: Any = connection.connection.driver_connection
+        columns = ", ".join(f'"{name}"' for name in batch.schema.names)
+        with raw.cursor() as cursor, cursor.copy(f'COPY "{table.name}" ({columns}) FROM STDIN') as copy:
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                copy.write_row(row)
 
     def in_place(self, staged: Table, target: Table, namespace: Any) -> Any:
         del target, namespace
