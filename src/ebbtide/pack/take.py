@@ -26,7 +26,7 @@ from ebbtide.policy.document import Policy
 from ebbtide.project.passes import NAMESPACE
 from ebbtide.project.rebuild import compare, mend
 from ebbtide.project.shelf import STORE_WIDE, Shelf
-from ebbtide.project.tombstone import erase_contents
+from ebbtide.project.tombstone import erase_contents, of_erased
 from ebbtide.store.database import Database
 from ebbtide.store.tables import batches, contents, event_log, namespaces, refusals
 
@@ -92,7 +92,7 @@ class Import:
         for name in done.namespaces:
             mend(self.connection, compare(self.db, self.connection, name), name)
             if heads[name][0].last_seq:
-                done.erased += erase_contents(self.db, self.connection, name)
+                done.erased += erase_contents(self.connection, name, of_erased(self.db))
         return done
 
     def _check(self) -> None:
