@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import delete, insert, text, update
+from sqlalchemy import Text, delete, insert, text, update
 from tests.conformance import lived
 from tests.conformance.tampering import (
     NS,
@@ -143,13 +143,10 @@ def test_a_null_of_an_entry_is_neither_something_nor_the_mark_that_stands_for_it
     rows = [store.rows["event_log"][NS, seq] for seq in mine[20:]]
     empty = next(row for row in rows if row[column] is None)
     full = next((row for row in rows if row[column] is not None), None)
-    values = [another(event_log.c[column], None)]
-    if str(event_log.c[column].type) == "TEXT":
-        values.append("\x1e")
-    for value in values:
-        with restored(store.ebb, event_log):
-            change(store.ebb, event_log, (NS, empty["seq"]), **{column: value})
-            assert found(store.ebb, namespace=NS)[:2] == (NS, empty["seq"])
+    value = "\x1e" if isinstance(event_log.c[column].type, Text) else another(event_log.c[column], None)
+    with restored(store.ebb, event_log):
+        change(store.ebb, event_log, (NS, empty["seq"]), **{column: value})
+        assert found(store.ebb, namespace=NS)[:2] == (NS, empty["seq"])
     if full is not None:
         with restored(store.ebb, event_log):
             change(store.ebb, event_log, (NS, full["seq"]), **{column: None})
@@ -475,6 +472,8 @@ def test_a_row_of_the_state_changed_or_taken_away(store, table):
             assert (bad.code, bad.namespace_id, bad.object) == ("state", NS, str(key[1]))
             assert table.name in bad.what
             assert column.name in bad.what
+        if column is not None and table is not memory_state:
+            return
         drop(store.ebb, table, key)
         bad = store.ebb.verify(namespace=NS).first_bad
         assert bad.code == "state"
@@ -496,7 +495,7 @@ def test_any_value_of_a_head(store, column):
     with restored(store.ebb, namespaces):
         change(store.ebb, namespaces, (NS,), **{column: another(namespaces.c[column], row[column])})
         expected = {"namespace_id": (NS, end, "head"), "last_seq": (NS, end + 1, "missing")}
-        assert found(store.ebb) == expected.get(column, (NS, end, "state"))
+        assert found(store.ebb, namespace=NS) == expected.get(column, (NS, end, "state"))
 
 
 def test_rows_of_a_namespace_that_never_was(store):
@@ -680,7 +679,7 @@ def erased(store) -> Iterator[dict[str, Any]]:
 def checked(store: Lived, tmp_path, receipt: dict[str, Any]) -> tuple[str, int, str] | None:
     file = tmp_path / "receipt.json"
     file.write_text(json.dumps(receipt))
-    return found(store.ebb, receipt=file)
+    return found(store.ebb, namespace=NS, receipt=file)
 
 
 def test_a_receipt_holds_later_and_shows_what_was_erased(store, erased, tmp_path):
