@@ -24,7 +24,7 @@ from sqlalchemy import (
     select,
     union_all,
 )
-from sqlalchemy.exc import DataError
+from sqlalchemy.exc import DBAPIError
 
 from ebbtide.audit.entries import RULES, is_erasing
 from ebbtide.audit.receipts import Receipt, flaws
@@ -99,10 +99,12 @@ class Integrity:
                 gone = departures(self._connection, self._noted(name)) if not checked.entries else iter(())
                 found = chain(gone, [checked.bad] if checked.bad else self._meaning(name, checked.entries))
                 return replace(checked, bad=next(found, None))
-        except (DataError, ValueError) as error:
-            reason = str(getattr(error, "orig", error)).splitlines()[0]
-            what = f"the log fits together, but what it says cannot be read: {reason}"
-            return Checked(name, 0, 0, Bad(name, 1, "unreadable", what))
+        except DBAPIError as error:
+            if not self._db.unreadable(error):
+                raise
+            return _unreadable(name, str(error.orig))
+        except ValueError as error:
+            return _unreadable(name, str(error))
 
     def _noted(self, namespace: str) -> list[Head]:
         return [head for head in self._kept if head.namespace_id == namespace]
@@ -170,6 +172,11 @@ class Integrity:
         with self._db.snapshot(self._connection).begin():
             yield from (Bad(STORE_WIDE, 0, "policy", what) for what in _registered(self._connection))
             yield from (Bad(STORE_WIDE, 0, "index", what) for what in self._db.damaged_indexes(self._connection))
+
+
+def _unreadable(namespace: str, reason: str) -> Checked:
+    what = f"the log fits together, but what it says cannot be read: {reason.splitlines()[0]}"
+    return Checked(namespace, 0, 0, Bad(namespace, 1, "unreadable", what))
 
 
 def _log(op: OpType) -> Any:

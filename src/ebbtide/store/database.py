@@ -215,6 +215,10 @@ class Database(ABC):
         """Whether a statement failed for want of a right."""
 
     @abstractmethod
+    def unreadable(self, error: DBAPIError) -> bool:
+        """Whether a statement failed since a value is not of the form that it was read as."""
+
+    @abstractmethod
     def may_scrub(self, connection: Connection) -> bool:
         """Whether this connection has the right to `scrub`."""
 

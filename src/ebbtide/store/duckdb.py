@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import duckdb
 import pyarrow as pa
 from duckdb_sqlalchemy.bulk import insert_from_arrow
 from sqlalchemy import (
@@ -236,6 +237,9 @@ class DuckDB(Database):
 
     def denied(self, error: DBAPIError) -> bool:
         return False
+
+    def unreadable(self, error: DBAPIError) -> bool:
+        return isinstance(error.orig, duckdb.InvalidInputException | duckdb.DataError)
 
     def may_scrub(self, connection: Connection) -> bool:
         return True

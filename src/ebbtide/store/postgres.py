@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
-from psycopg.errors import InsufficientPrivilege
+from psycopg.errors import DataError, InsufficientPrivilege
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -201,6 +201,9 @@ class PostgreSQL(Database):
 
     def denied(self, error: DBAPIError) -> bool:
         return isinstance(error.orig, InsufficientPrivilege)
+
+    def unreadable(self, error: DBAPIError) -> bool:
+        return isinstance(error.orig, DataError)
 
     def may_scrub(self, connection: Connection) -> bool:
         # PostgreSQL only warns, and leaves the table as it is, where VACUUM comes from somebody else.
