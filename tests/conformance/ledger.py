@@ -232,6 +232,8 @@ def _check_moves(ledger: Ledger) -> None:
         moves = [entry for entry in entries if entry.lifecycle_state is not None]
         assert [entry.lifecycle_state for entry in moves[:1]] in ([], ["ACTIVE"])
         for before, after in pairwise(moves):
+            if after.op_type == "CORRECTED":
+                continue
             if after.op_type == "TOMBSTONE":
                 assert after.lifecycle_state == "ARCHIVED"
             else:

@@ -74,9 +74,9 @@ def _day(ebb: Ebbtide, clock: Any, day: int) -> None:
         ],
         2: [{"op": "REINFORCE", "object": "n1", "signal": "CONFIRMED", **mine}, {"op": "ACCESS", "object": "seen"}],
         3: [{"op": "PIN", "object": "n2"}, {"op": "HOLD", "object": "n3"}],
-        4: [{"op": "SUPPRESS", "object": "n4", "expires_at": _later(clock, 9)}],
+        4: [{"op": "SUPPRESS", "object": "n4", "expires_at": later(clock, 9)}],
         5: [{"op": "SUPPRESS", "object_type": "FACT", "subject": "zoe"}, {"op": "ENTITY_MERGE", **_MERGE}],
-        6: [{"op": "SUPPRESS", "object": "n5", "freeze": True, "expires_at": _later(clock, 5)}],
+        6: [{"op": "SUPPRESS", "object": "n5", "freeze": True, "expires_at": later(clock, 5)}],
         7: [{"op": "SUPPRESS", "object": "n6", "freeze": True}],
         8: [{"op": "PENALTY", "object": "n1", "signal": "CORRECTED"}],
         9: [{"op": "SUPERSEDE", "object": "work", "ref": "work2", "value": "elsewhere", "source_type": "USER_STATED"}],
@@ -99,7 +99,7 @@ _TRIGGERED = {"trigger_type": "user_correction"}
 _DEPRECATED = {"to_type": "DEPRECATED", **_TRIGGERED}
 
 
-def _later(clock: Any, days: int) -> str:
+def later(clock: Any, days: int) -> str:
     moved = type(clock)()
     moved.now = clock.now
     moved.forward(days=days)

@@ -154,9 +154,8 @@ def test_values_that_stand_for_others_are_refused(kept):
     ebb, _ = kept
     proof = ebb.prove(400)
     assert proof.entry["content_hash"] is not None
-    empty = next(name for name, value in proof.entry.items() if value is None)
     for value in ("\x1e", "a\x1fb"):
-        forged = proof.model_copy(update={"entry": proof.entry | {empty: value}})
+        forged = proof.model_copy(update={"entry": proof.entry | {"actor_id": value}})
         assert "U+001E" in check_proof(forged).what
 
 

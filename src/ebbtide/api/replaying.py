@@ -8,9 +8,15 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from ebbtide.api.opened import Opened, Progress, no_progress
+from ebbtide.api.opened import Progress, When, actor_of, micros, no_progress
+from ebbtide.api.policies import Policies
+from ebbtide.memory.assign import Assignment
+from ebbtide.model.errors import BadInput
 from ebbtide.model.identity import identifier
+from ebbtide.policy.document import split_name
 from ebbtide.project.rebuild import Rebuilt, rebuild
+from ebbtide.replay.apply import Application, Applied
+from ebbtide.replay.plan import Asked, Plan, Planner
 from ebbtide.store.tables import namespaces
 
 
@@ -29,7 +35,7 @@ class Rebuild:
     namespaces: list[Rebuilt]
 
 
-class Replaying(Opened):
+class Replaying(Policies):
     """What the log says, worked out anew."""
 
     def rebuild(self, *, namespace: str | None = None, progress: Progress = no_progress) -> Rebuild:
@@ -58,6 +64,51 @@ class Replaying(Opened):
             seconds=round(time.monotonic() - began, 3),
             namespaces=found,
         )
+
+    def plan_replay(
+        self,
+        replaced: str,
+        by: str,
+        *,
+        namespace: str | None = None,
+        begins: When = None,
+        progress: Progress = no_progress,
+    ) -> Plan:
+        """What would be had one policy version been another, from an instant on or always. Nothing is written.
+
+        Raises `NotFound` where no decision was taken under the version that is replaced.
+        """
+        if replaced == by:
+            raise BadInput("is the version to be replaced: name the corrected one", field="with")
+        asked = Asked(replaced, self.policy(by), micros(begins, "from"))
+        split_name(replaced)
+        with self.store.session() as connection, self.store.db.snapshot(connection).begin():
+            return Planner(self.store.db, connection, self._clock(), progress).plan(asked, namespace)
+
+    def apply_replay(
+        self,
+        plan: Plan,
+        *,
+        actor: str = "caller",
+        actor_type: str = "SYSTEM_PROCESS",
+        progress: Progress = no_progress,
+    ) -> Applied:
+        """Writes what a plan says, in chunks; killed, it goes on when asked again.
+
+        The new version is assigned where the old one is current. Raises `Refused` where the log has moved on in a way
+        that changes the plan.
+        """
+        who = actor_of(actor, actor_type)
+        with self.store.session() as connection:
+            found = Application(self.store.db, connection, self._clock, who, progress, self._chunk_size).run(plan)
+            for namespace in plan.seq:
+                with connection.begin():
+                    query = select(namespaces.c.policy_id, namespaces.c.policy_version)
+                    now = connection.execute(query.where(namespaces.c.namespace_id == namespace)).one()
+                if f"{now.policy_id}@{now.policy_version}" == plan.asked.by.name:
+                    assignment = Assignment(self.store.db, connection, self._clock, self._entropy, self._chunk_size)
+                    assignment.run(namespace, plan.asked.by, who)
+        return found
 
 
 _SIDES = ("before", "after")

@@ -13,14 +13,12 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     BindParameter,
-    Boolean,
     ColumnElement,
     Connection,
     Double,
     LargeBinary,
     SmallInteger,
     Text,
-    Uuid,
     and_,
     bindparam,
     case,
@@ -38,7 +36,17 @@ from ebbtide.decay.segment import evaluate
 from ebbtide.log.canonical import SEPARATOR
 from ebbtide.model.state import BITS, GROUPS
 from ebbtide.model.words import Expiry, LifecycleState, OpType, StreamType
-from ebbtide.project.passes import NAMESPACE, Columns, Staged, json_members, json_of, quoted, staged, whole
+from ebbtide.project.passes import (
+    NAMESPACE,
+    Columns,
+    Staged,
+    json_members,
+    json_of,
+    quoted,
+    staged,
+    state_json,
+    whole,
+)
 from ebbtide.project.scope import with_policy
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import (
@@ -151,9 +159,11 @@ def _object(db: Database) -> Any:
             "policy_id": columns.policy_id,
             "policy_version": columns.policy_version,
             "carries": literal(BITS["due"] | BITS["flags"], SmallInteger),
-            "payload": _payload(db, columns, "memory_object", before=_json(db, before), after=_json(db, after)),
+            "payload": _payload(
+                db, columns, "memory_object", before=state_json(db, before), after=state_json(db, after)
+            ),
             "after": json_of(
-                **{group: _json(db, {name: after[name] for name in GROUPS[group]}) for group in ("due", "flags")}
+                **{group: state_json(db, {name: after[name] for name in GROUPS[group]}) for group in ("due", "flags")}
             ),
         }
 
@@ -172,20 +182,6 @@ def _payload(db: Database, columns: Columns, target_type: str, **states: Any) ->
         tombstone_ts=quoted(_TIMESTAMP),
         record=func.concat("{", record, ",", json_members(checksum=quoted(checksum)), "}", type_=Text),
     )
-
-
-def _json(db: Database, values: Mapping[str, Any]) -> ColumnElement[str]:
-    """State columns as a JSON object, each by its type."""
-    return json_of(**{name: _member(db, name, value) for name, value in values.items()})
-
-
-def _member(db: Database, name: str, value: Any) -> ColumnElement[str]:
-    kind = memory_state.c[name].type
-    if isinstance(kind, Boolean):
-        return case((value, "true"), else_="false")
-    if isinstance(kind, Double):
-        return cast(value, Text) if name in ("stability", "difficulty") else db.decimal(value)
-    return quoted(cast(value, Text)) if isinstance(kind, Text | Uuid) else whole(value)
 
 
 def events(db: Database, name: str, which: Any, verdict: Verdict) -> Staged:
