@@ -114,15 +114,15 @@ _numbers = count(1)
 def _made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     made: list[URL] = []
 
-    def make(kind: str) -> str:
+    def make(kind: str, of: str | None = None) -> str:
         if kind == "duckdb":
             path = tmp_path_factory.mktemp("store") / "store.duckdb"
-            shutil.copy(request.getfixturevalue("duckdb_template"), path)
+            shutil.copy(make_url(of).database if of else request.getfixturevalue("duckdb_template"), path)
             return f"duckdb:///{path}"
         server: URL = request.getfixturevalue("postgres_url")
         template = request.getfixturevalue("postgres_template")
         name = f"{template}_{next(_numbers)}"
-        _execute(server, f"CREATE DATABASE {name} TEMPLATE {template}")
+        _execute(server, f"CREATE DATABASE {name} TEMPLATE {make_url(of).database if of else template}")
         made.append(server.set(database=name))
         return _text(made[-1])
 
@@ -132,7 +132,7 @@ def _made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 make_url_for = pytest.fixture(_made)
-"""Makes empty, migrated stores: `make_url_for("duckdb")` gives the URL of a new one."""
+"""Makes empty, migrated stores: `make_url_for("duckdb")` gives the URL of a new one; `of` one to copy, closed."""
 make_url_for_module = pytest.fixture(_made, scope="module")
 """The same, for stores that the tests of a module share."""
 

@@ -196,3 +196,18 @@ def test_a_refused_erasure_is_kept_in_refusals(two):
     with two.store.begin() as connection:
         row = connection.execute(text("SELECT op_type, actor_id, rule FROM refusals")).one()
     assert tuple(row) == ("TOMBSTONE", "tom", "held")
+
+
+def test_a_file_that_is_open_elsewhere_in_the_program_is_not_replaced(make_url_for, clock):
+    """A scrub replaces DuckDB's file: what a connection that is still open wrote would go with the old one."""
+    with Ebbtide(make_url_for("duckdb"), clock=clock) as ebb:
+        known = {"epistemic_type": "ASSERTED", "source_type": "USER_STATED"}
+        ebb.assert_memory("one", ref="b1", **known)
+        with ebb.store.session():
+            with pytest.raises(Refused, match="open elsewhere in this program"):
+                ebb.erase("b1")
+            assert ebb.memory("b1").erased_at is None
+            ebb.erase("b1", scrub=False)
+            ebb.assert_memory("two", ref="b2", **known)
+        ebb.scrub()
+        assert [memory.ref for memory in ebb.memories()] == ["b2"]

@@ -90,7 +90,7 @@ def _day(ebb: Ebbtide, clock: Any, day: int) -> None:
     }
     ebb.ask(*asked.get(day, []))
     if day == 25:
-        ebb.erase(subject="zoe")
+        ebb.erase(subject="zoe", scrub=False)
 
 
 _SAID = {"actor_id": "maya", "actor_type": "HUMAN_USER"}

@@ -27,7 +27,7 @@ from tests.conformance.tampering import (
 from tests.conftest import DATABASES, Clock, counted_entropy
 
 from ebbtide import BadInput, Ebbtide, NotFound, Refused
-from ebbtide.log import verify as log_verify
+from ebbtide.log import links
 from ebbtide.model.entry import Draft
 from ebbtide.model.words import OpType, StreamType
 from ebbtide.project.writer import Writer
@@ -99,7 +99,7 @@ def test_a_whole_store_is_well(store):
 
 def test_seen_in_small_ranges_it_is_the_same(store, monkeypatch):
     """Ranges of five entries: what ties them together is the ends of streams and batches before."""
-    monkeypatch.setattr(log_verify, "RANGE", 5)
+    monkeypatch.setattr(links, "RANGE", 5)
     seen: list[tuple[int, int]] = []
     with Ebbtide(store.ebb.store.url) as ebb:
         told = ebb.verify(namespace=NS, progress=lambda done, of: seen.append((done, of)))

@@ -213,8 +213,9 @@ class Asking(Passing, Reading):
         self.store.db.scrub()
 
     def _refuse_scrub(self, connection: Connection) -> None:
-        if not self.store.db.may_scrub(connection):
-            raise Refused("only the owner of the tables can scrub: leave that to the owner", rule="owner")
+        why_not = self.store.db.no_scrub(connection)
+        if why_not is not None:
+            raise Refused(why_not, rule="scrub")
 
     def set_condition(self, obj: UUID | str, condition: str, **options: Any) -> Memory:
         """Says whether the condition of a CONDITIONAL memory holds: UNKNOWN, TRUE, FALSE or EXPIRED."""

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Text, and_, case, cast, func, not_, or_
 
 from ebbtide.decay.maths import decimals9
 from ebbtide.log.canonical import SEPARATOR
-from ebbtide.log.verify import Rule
+from ebbtide.log.links import Rule
 from ebbtide.model.state import BITS
 from ebbtide.model.words import Expiry, OpType, StreamType
 from ebbtide.store.database import SQL, Database

@@ -31,7 +31,8 @@ from ebbtide.audit.receipts import Receipt, flaws
 from ebbtide.decay.segment import Terms
 from ebbtide.log.digest import Head, departures
 from ebbtide.log.head import lock
-from ebbtide.log.verify import NAMESPACE, Bad, Checked, LogCheck, Progress, checked_heads
+from ebbtide.log.links import NAMESPACE, checked_heads
+from ebbtide.log.verify import Bad, Checked, LogCheck, Progress
 from ebbtide.memory.beliefs import value_digest
 from ebbtide.model.words import OpType, StreamType, TombstoneReason
 from ebbtide.policy.document import Policy

@@ -11,7 +11,8 @@ from pydantic import Field
 from sqlalchemy import Connection, Row, and_, select
 
 from ebbtide.log.digest import Document, Hash, Head, Number, departures
-from ebbtide.log.verify import RANGE, Bad
+from ebbtide.log.links import RANGE
+from ebbtide.log.verify import Bad
 from ebbtide.model.words import OpType
 from ebbtide.store.database import Database
 from ebbtide.store.tables import batches, contents, event_log, event_state

@@ -19,6 +19,8 @@ from ebbtide.model.entry import Entry
 from ebbtide.store.database import Database
 from ebbtide.store.tables import event_log
 
+NONCE = 16
+"""Bytes of a nonce, before a content and its hash."""
 SEPARATOR = "\x1f"
 NULL = "\x1e"
 COLUMNS: tuple[str, ...] = tuple(c.name for c in event_log.columns if c.name not in ("seq", "prev_hash", "hash"))

@@ -219,8 +219,8 @@ class Database(ABC):
         """Whether a statement failed since a value is not of the form that it was read as."""
 
     @abstractmethod
-    def may_scrub(self, connection: Connection) -> bool:
-        """Whether this connection has the right to `scrub`."""
+    def no_scrub(self, connection: Connection) -> str | None:
+        """Why `scrub` cannot be done now, and what to do; None where it can."""
 
     @abstractmethod
     def scrub(self) -> None:

@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
@@ -78,6 +79,8 @@ if find_spec("pandas") is None:
 
 _within_process: dict[str, threading.RLock] = {}
 _registry = threading.Lock()
+_open: Counter[str] = Counter()
+"""How many connections this process has open to a file: more than one where a thread nests them."""
 
 
 class DuckDB(Database):
@@ -86,7 +89,7 @@ class DuckDB(Database):
 
     def __init__(self, url: URL, *, wait: float) -> None:
         super().__init__()
-        self._path = url.database or ":memory:"
+        self._path = str(Path(url.database or ":memory:").resolve())
         self._wait = wait
         self._engine = create_engine(
             url,
@@ -97,7 +100,7 @@ class DuckDB(Database):
         event.listen(self._engine, "after_cursor_execute", _end_execution)
         event.listen(self._engine, "handle_error", _end_execution)
         with _registry:
-            self._lock = _within_process.setdefault(str(Path(self._path).resolve()), threading.RLock())
+            self._lock = _within_process.setdefault(self._path, threading.RLock())
 
     def engine(self) -> Engine:
         return self._engine
@@ -113,7 +116,11 @@ class DuckDB(Database):
             )
         try:
             with self._open() as connection:
-                yield connection
+                _open[self._path] += 1
+                try:
+                    yield connection
+                finally:
+                    _open[self._path] -= 1
         finally:
             self._lock.release()
 
@@ -241,8 +248,11 @@ class DuckDB(Database):
     def unreadable(self, error: DBAPIError) -> bool:
         return isinstance(error.orig, duckdb.InvalidInputException | duckdb.DataError)
 
-    def may_scrub(self, connection: Connection) -> bool:
-        return True
+    def no_scrub(self, connection: Connection) -> str | None:
+        # Whoever has the old file open would go on writing there, and lose it.
+        if _open[self._path] > 1:
+            return f"{self._path} is open elsewhere in this program, and is replaced by a scrub: let go of it first"
+        return None
 
     def scrub(self) -> None:
         fresh = Path(f"{self._path}.scrubbed")

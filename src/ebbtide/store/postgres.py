@@ -205,10 +205,11 @@ class PostgreSQL(Database):
     def unreadable(self, error: DBAPIError) -> bool:
         return isinstance(error.orig, DataError)
 
-    def may_scrub(self, connection: Connection) -> bool:
+    def no_scrub(self, connection: Connection) -> str | None:
         # PostgreSQL only warns, and leaves the table as it is, where VACUUM comes from somebody else.
         query = "SELECT pg_has_role(current_user, tableowner, 'MEMBER') FROM pg_tables WHERE tablename = :name"
-        return bool(connection.execute(text(query), {"name": contents.name}).scalar_one())
+        owned = connection.execute(text(query), {"name": contents.name}).scalar_one()
+        return None if owned else "only the owner of the tables can scrub: leave that to the owner"
 
     def scrub(self) -> None:
         with self.connect() as connection:
