@@ -312,6 +312,14 @@ def test_an_entry_that_cannot_be_though_every_hash_is_right(store, kind):
         assert seq == seqs[0] or code in ("state", "unreadable")
 
 
+def test_a_key_used_twice(make_url_for, clock):
+    """DuckDB has no unique index on keys, so only this tells."""
+    with Ebbtide.open(make_url_for("duckdb"), clock=clock, entropy=counted_entropy()) as ebb:
+        ebb.ask(*(lived.belief(ref) for ref in "abc"))
+        written_anew(ebb, lambda row: row.update(idempotency_key="a") if row["seq"] == 4 else None)
+        assert found(ebb) == (NS, 4, "key")
+
+
 @pytest.mark.parametrize(
     ("ref", "op"),
     [("secret", OpType.ACCESS), ("secret", OpType.TOMBSTONE), ("todo", OpType.PIN), ("todo", OpType.RESTORE)],

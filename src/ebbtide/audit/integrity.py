@@ -119,10 +119,12 @@ class Integrity:
         """What is wrong where the log's chain is whole."""
         yield from departures(self._connection, self._noted(namespace))
         checks = {
+            "key": "its idempotency_key is that of an entry before",
             "afterlife": "an entry follows a tombstone after which there is none",
             "content_gone": "its content is missing, and nothing erased it",
             "content_left": "its content is there, although it was erased",
         }
+        yield from self._first(namespace, "key", _key_twice, checks)
         yield from self._first(namespace, "afterlife", _afterlife, checks)
         yield from self._state(namespace, end)
         yield from self._first(namespace, "content_gone", _content_gone, checks)
@@ -184,6 +186,20 @@ def _log(op: OpType) -> Any:
     """A namespace's entries of one kind, under a name of their own."""
     log = event_log.c
     return select(event_log).where(log.namespace_id == NAMESPACE, log.op_type == op.value).subquery().c
+
+
+def _key_twice(db: Database) -> Select[Any]:
+    """The first entry whose idempotency key was used before; PostgreSQL has a unique index, DuckDB none."""
+    del db
+    log = event_log.c
+    nth = func.row_number().over(partition_by=log.idempotency_key, order_by=log.seq)
+    keys = (
+        select(log.seq, nth.label("nth"))
+        .where(log.namespace_id == NAMESPACE, log.idempotency_key.isnot(None))
+        .subquery()
+        .c
+    )
+    return select(func.min(keys.seq)).where(keys.nth > 1)
 
 
 def _afterlife(db: Database) -> Select[Any]:
