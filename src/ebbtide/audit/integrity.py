@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 from uuid import UUID
 
+from pydantic import ValidationError
 from sqlalchemy import (
     Connection,
     Select,
@@ -104,7 +106,7 @@ class Integrity:
             if not self._db.unreadable(error):
                 raise
             return _unreadable(name, str(error.orig))
-        except ValueError as error:
+        except (ValidationError, json.JSONDecodeError) as error:
             return _unreadable(name, str(error))
 
     def _noted(self, namespace: str) -> list[Head]:
@@ -118,26 +120,18 @@ class Integrity:
     def _meaning(self, namespace: str, end: int) -> Iterator[Bad]:
         """What is wrong where the log's chain is whole."""
         yield from departures(self._connection, self._noted(namespace))
-        checks = {
-            "key": "its idempotency_key is that of an entry before",
-            "afterlife": "an entry follows a tombstone after which there is none",
-            "content_gone": "its content is missing, and nothing erased it",
-            "content_left": "its content is there, although it was erased",
-        }
-        yield from self._first(namespace, "key", _key_twice, checks)
-        yield from self._first(namespace, "afterlife", _afterlife, checks)
+        yield from self._first(namespace, "key", "afterlife")
         yield from self._state(namespace, end)
-        yield from self._first(namespace, "content_gone", _content_gone, checks)
-        yield from self._first(namespace, "content_left", _content_left, checks)
+        yield from self._first(namespace, "content_gone", "content_left")
         yield from self._digests(namespace)
 
-    def _first(
-        self, namespace: str, code: str, build: Callable[[Database], Select[Any]], words: dict[str, str]
-    ) -> Iterator[Bad]:
-        query = self._db.once(f"integrity {code}", lambda: build(self._db))
-        seq = self._connection.execute(query, {NAMESPACE.key: namespace}).scalar()
-        if seq is not None:
-            yield Bad(namespace, seq, code, words[code])
+    def _first(self, namespace: str, *codes: str) -> Iterator[Bad]:
+        for code in codes:
+            build, what = _CHECKS[code]
+            query = self._db.once(f"integrity {code}", partial(build, self._db))
+            seq = self._connection.execute(query, {NAMESPACE.key: namespace}).scalar()
+            if seq is not None:
+                yield Bad(namespace, seq, code, what)
 
     def _state(self, namespace: str, end: int) -> Iterator[Bad]:
         """The first row of the state that the log does not give, at the last entry of what it is of."""
@@ -164,8 +158,7 @@ class Integrity:
         query = self._db.once("integrity digests", lambda: _other_digests(self._db))
         rows = self._connection.execute(query, {NAMESPACE.key: namespace}, execution_options={"yield_per": 1000})
         for row in rows:
-            value = value_digest(json.loads(row.content)["value"]) if row.asserted else None
-            if row.digest is None or value != bytes(row.digest):
+            if not row.asserted or row.digest is None or _digest_of(row.content) != bytes(row.digest):
                 rows.close()
                 yield Bad(namespace, row.seq, "content_digest", "the digest of its content is not that of its value")
                 return
@@ -306,6 +299,19 @@ def _other_digests(db: Database) -> Select[Any]:
         .where(c.namespace_id == NAMESPACE, case((asserted, ~same), else_=c.digest.isnot(None)))
         .order_by(c.seq)
     )
+
+
+def _digest_of(content: str) -> bytes | None:
+    said = json.loads(content)
+    return value_digest(said["value"]) if isinstance(said, dict) and "value" in said else None
+
+
+_CHECKS: dict[str, tuple[Callable[[Database], Select[Any]], str]] = {
+    "key": (_key_twice, "its idempotency_key is that of an entry before"),
+    "afterlife": (_afterlife, "an entry follows a tombstone after which there is none"),
+    "content_gone": (_content_gone, "its content is missing, and nothing erased it"),
+    "content_left": (_content_left, "its content is there, although it was erased"),
+}
 
 
 def _registered(connection: Connection) -> Iterator[str]:
