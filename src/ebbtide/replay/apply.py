@@ -93,7 +93,7 @@ class Application:
         for namespace in plan.seq:
             mine = rows.filter(pc.equal(rows["namespace_id"], namespace))
             correction = self._id(plan, namespace)
-            written, begun = self._begin(plan, namespace, correction)
+            written, begun = self._begin(plan, namespace, correction, nothing=not mine.num_rows)
             entries += written
             for start in range(0, mine.num_rows, self.chunk_size):
                 part = mine.slice(start, self.chunk_size)
@@ -142,8 +142,8 @@ class Application:
         )
         return self.connection.execute(query).scalar()
 
-    def _begin(self, plan: Plan, namespace: str, correction: UUID) -> tuple[int, int]:
-        """POLICY_CORRECTED, once; the entries written and its seq."""
+    def _begin(self, plan: Plan, namespace: str, correction: UUID, *, nothing: bool) -> tuple[int, int]:
+        """POLICY_CORRECTED, once; the entries written and its seq. Where `nothing` changes, only to change versions."""
         with self.connection.begin():
             head = self._locked(namespace)
             known = self._began_at(namespace, correction)
@@ -151,6 +151,8 @@ class Application:
                 return 0, known
             by, old = plan.asked.by, plan.asked.replaced
             current = f"{head.policy_id}@{head.policy_version}"
+            if nothing and current != old:
+                return 0, head.last_seq
             if current == old:
                 head = replace(head, policy_id=by.id, policy_version=by.version)
             chunk = Chunk(self.db, self.connection, head, now=self.clock(), actor=self.actor)
