@@ -98,15 +98,15 @@ def test_a_whole_store_is_well(store):
 
 
 def test_seen_in_small_ranges_it_is_the_same(store, monkeypatch):
-    """Ranges of five entries: what ties them together is the ends of streams and batches before."""
-    monkeypatch.setattr(links, "RANGE", 5)
+    """Ranges of some twenty entries: what ties them together is the ends of streams and batches before."""
+    monkeypatch.setattr(links, "RANGE", 20)
     seen: list[tuple[int, int]] = []
     with Ebbtide(store.ebb.store.url) as ebb:
         told = ebb.verify(namespace=NS, progress=lambda done, of: seen.append((done, of)))
         assert (told.ok, told.entries) == (True, store.some(namespaces)["last_seq"])
-        assert len(seen) > 20
+        assert len(seen) > 9
         assert seen[-1] == (told.entries, told.entries)
-        for seq in (1, 6, 151, told.entries):
+        for seq in (1, 21, told.entries):
             with restored(ebb, event_log):
                 change(ebb, event_log, (NS, seq), actor_id="mallory")
                 assert found(ebb, namespace=NS) == (NS, seq, "hash")
@@ -524,14 +524,11 @@ def test_policies_registered_for_all(store):
     with restored(store.ebb, policies):
         change(store.ebb, policies, key, document=changed)
         assert "archivist@1.0.0" in store.ebb.verify().first_bad.what
-        assert found(store.ebb)[2] == "policy"
         change(store.ebb, policies, key, document="no policy")
-        assert found(store.ebb)[2] == "policy"
+        assert found(store.ebb) == ("", 0, "policy")
     with restored(store.ebb, policy_profiles):
         change(store.ebb, policy_profiles, (*key, "FAST"), rho=0.2)
         assert "archivist@1.0.0" in store.ebb.verify().first_bad.what
-        drop(store.ebb, policy_profiles, (*key, "FAST"))
-        assert found(store.ebb) == ("", 0, "policy")
 
 
 def test_what_nothing_can_tell(store):
