@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ebbtide import __version__
-from ebbtide.cli import act, follow, output, pack, policy, replay, runs
+from ebbtide.cli import act, follow, output, pack, policy, proof, replay, runs
 from ebbtide.cli.options import (
     Actor,
     AsOf,
@@ -432,6 +432,7 @@ def _gist(payload: Any) -> str:
 
 act.register(app)
 pack.register(app)
+proof.register(app)
 replay.register(app)
 follow.register(app)
 app.add_typer(policy.app, name="policy")

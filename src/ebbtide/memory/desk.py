@@ -14,6 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, insert, select
 
+from ebbtide.log.canonical import NONCE
 from ebbtide.memory.case import Case, id_of
 from ebbtide.memory.decide import decide
 from ebbtide.memory.requests import AnyRequest, Belief, EntityCreate, Event, Line, Penalty, Reinforce
@@ -23,7 +24,7 @@ from ebbtide.model.identity import id_of_entry, id_of_ref, id_of_stream, uuid8
 from ebbtide.model.words import ActorType, OpType
 from ebbtide.policy.document import Policy
 from ebbtide.project.shelf import Shelf
-from ebbtide.project.writer import NONCE, Request, Writer, content_hash
+from ebbtide.project.writer import Request, Writer, content_hash
 from ebbtide.store.database import Database
 from ebbtide.store.tables import contents, event_log, refusals
 

@@ -8,19 +8,19 @@ the receipt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, Connection, Select, Text, and_, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, Text, and_, case, func, literal, or_, select
 
 from ebbtide.log.head import lock
 from ebbtide.model import instant
 from ebbtide.model.errors import NotFound, Refused
-from ebbtide.model.words import Expiry, OpType, TombstoneReason
+from ebbtide.model.words import Expiry, OpType, StreamType, TombstoneReason
 from ebbtide.project import tombstone
 from ebbtide.project.passes import NAMESPACE, Actor, Chunk
 from ebbtide.project.summaries import SINCE, made_from_erased
@@ -38,10 +38,15 @@ class Counts(BaseModel):
 
 
 class Erased(BaseModel):
-    """One thing that was erased: by its hash and nonce the receipt's holder can show what it was."""
+    """One content that was erased: by its hash and nonce the receipt's holder can show what it was.
+
+    `seq` is the entry it was written with; `target_type` is memory_object, event, or namespace for what was written of
+    a subject or of the whole.
+    """
 
     target_id: UUID
     target_type: str
+    seq: int
     content_hash: str
     nonce: str
 
@@ -119,7 +124,6 @@ class Erasure:
             action=literal(Expiry.ERASE.value, Text),
             policy_ref=literal(f"{head.policy_id}@{head.policy_version}", Text),
         )
-        before = self._contents(target.namespace)
         which = target.of_objects(self.db)
         objects = chunk.write(tombstone.objects(self.db, "erased_objects", which, of_memory), given)
         of_event = replace(of_memory, at=SQL.greatest(event_state.c.effective_at, now))
@@ -134,23 +138,10 @@ class Erasure:
         if not chunk.entries:
             raise NotFound("there is nothing left to erase: it is erased already", field="object")
         written = self._written(target.namespace, first)
-        items = [
-            Erased(
-                target_id=row.stream_id,
-                target_type="memory_object" if row.stream_type == "object" else "event",
-                content_hash=bytes(row.content_hash).hex(),
-                nonce=bytes(row.nonce).hex(),
-            )
-            for row in self._nonces(target.namespace, written)
-        ]
-        tombstone.erase_contents(
-            self.db,
-            self.connection,
-            target.namespace,
-            subject=target.subject,
-            everything=not target.objects and target.subject is None,
-        )
-        after = self._contents(target.namespace)
+        everything = not target.objects and target.subject is None
+        which = tombstone.of_erased(self.db, subject=target.subject, everything=everything)
+        items = self._items(target.namespace, which)
+        gone = tombstone.erase_contents(self.connection, target.namespace, which)
         moved = chunk.close()
         return Receipt(
             namespace_id=target.namespace,
@@ -159,9 +150,9 @@ class Erasure:
             summaries=summaries,
             reason=reason,
             created_at=instant.to_datetime(now),
-            erased=Counts(objects=objects + len(summaries), events=events, contents=before - after),
-            kept=self._kept(target.namespace, after),
-            tombstones=[row.id for row in written],
+            erased=Counts(objects=objects + len(summaries), events=events, contents=gone),
+            kept=self._kept(target.namespace),
+            tombstones=written,
             items=items,
             head={"seq": moved.last_seq, "batch": moved.last_batch, "hash": moved.last_batch_hash.hex()},
             still_holding=STILL_HOLDING,
@@ -210,39 +201,53 @@ class Erasure:
                 f"{named} {'is' if len(held) == 1 else 'are'} held: release first", rule="held", object=held[0]
             )
 
-    def _written(self, namespace: str, first: int) -> Sequence[Any]:
+    def _written(self, namespace: str, first: int) -> list[UUID]:
         log = event_log.c
-        query = select(log.id, log.stream_type, log.stream_id).where(
+        query = select(log.id).where(
             log.namespace_id == namespace, log.seq >= first, log.op_type == OpType.TOMBSTONE.value
         )
-        return self.connection.execute(query.order_by(log.seq)).all()
+        return list(self.connection.execute(query.order_by(log.seq)).scalars())
 
-    def _nonces(self, namespace: str, written: Sequence[Any]) -> Sequence[Any]:
-        """Hash and nonce of every content that goes, by the object or event it is of."""
+    def _items(self, namespace: str, which: ColumnElement[bool]) -> list[Erased]:
+        """Hash and nonce of every content that goes, by what it is of."""
         log, e = event_log.c, event_state.c
-        erased = [row.stream_id for row in written]
-        same = and_(log.namespace_id == contents.c.namespace_id, log.seq == contents.c.seq)
-        of_objects: Select[Any] = (
-            select(log.stream_type, log.stream_id, log.content_hash, contents.c.nonce, log.seq)
-            .join_from(event_log, contents, same)
-            .where(log.namespace_id == namespace, self.db.among(log.stream_id, erased))
+        query = (
+            select(
+                log.seq,
+                log.content_hash,
+                contents.c.nonce,
+                func.coalesce(e.event_id, log.stream_id).label("target_id"),
+                case(
+                    (e.event_id.isnot(None), "event"),
+                    (log.stream_type == StreamType.OBJECT.value, "memory_object"),
+                    else_="namespace",
+                ).label("target_type"),
+            )
+            .join_from(
+                contents, event_log, and_(log.namespace_id == contents.c.namespace_id, log.seq == contents.c.seq)
+            )
+            .outerjoin(event_state, and_(e.namespace_id == log.namespace_id, e.seq == log.seq))
+            .where(which)
+            .order_by(log.seq)
         )
-        of_events: Select[Any] = (
-            select(log.stream_type, e.event_id.label("stream_id"), log.content_hash, contents.c.nonce, log.seq)
-            .join_from(event_log, contents, same)
-            .join(event_state, and_(e.namespace_id == log.namespace_id, e.seq == log.seq))
-            .where(log.namespace_id == namespace, self.db.among(e.event_id, erased))
-        )
-        both = of_objects.union(of_events).subquery()
-        return self.connection.execute(select(both).order_by(both.c.seq)).all()
+        return [
+            Erased(
+                target_id=row.target_id,
+                target_type=row.target_type,
+                seq=row.seq,
+                content_hash=bytes(row.content_hash).hex(),
+                nonce=bytes(row.nonce).hex(),
+            )
+            for row in self.connection.execute(query, {NAMESPACE.key: namespace})
+        ]
 
-    def _contents(self, namespace: str) -> int:
-        query = select(func.count()).select_from(contents).where(contents.c.namespace_id == namespace)
-        return int(self.connection.execute(query).scalar_one())
-
-    def _kept(self, namespace: str, contents_left: int) -> Counts:
-        def left(table: Any) -> int:
-            query = select(func.count()).where(table.c.namespace_id == namespace, table.c.erased_at.is_(None))
+    def _kept(self, namespace: str) -> Counts:
+        def left(table: Any, *conditions: Any) -> int:
+            query = select(func.count()).select_from(table).where(table.c.namespace_id == namespace, *conditions)
             return int(self.connection.execute(query).scalar_one())
 
-        return Counts(objects=left(memory_state), events=left(event_state), contents=contents_left)
+        return Counts(
+            objects=left(memory_state, memory_state.c.erased_at.is_(None)),
+            events=left(event_state, event_state.c.erased_at.is_(None)),
+            contents=left(contents),
+        )

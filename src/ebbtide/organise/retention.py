@@ -59,7 +59,7 @@ def retention(
         given |= {_POLICY_REF.key: policy.name, SINCE.key: chunk.head.last_seq + 1}
         expired += chunk.write(db.once("expired evidence", partial(_unused_evidence, db)), given)
         expired += chunk.write(db.once("expired summaries", partial(_summaries, db)), given)
-        tombstone.erase_contents(db, connection, chunk.namespace)
+        tombstone.erase_contents(connection, chunk.namespace, tombstone.of_erased(db))
     return {"examined": scope.objects, "expired": expired}
 
 

@@ -27,7 +27,7 @@ from ebbtide.policy.document import Policy
 from ebbtide.project.passes import NAMESPACE
 from ebbtide.project.rebuild import compare, fill, mend
 from ebbtide.project.shelf import STORE_WIDE, Shelf
-from ebbtide.project.tombstone import erase_contents
+from ebbtide.project.tombstone import erase_contents, of_erased
 from ebbtide.store.database import Database
 from ebbtide.store.tables import batches, contents, event_log, namespaces, refusals
 
@@ -104,10 +104,10 @@ class Import:
         for name in done.namespaces:
             if heads[name][0].last_seq:
                 mend(self.connection, compare(self.db, self.connection, name), name)
-                done.erased += erase_contents(self.db, self.connection, name)
+                done.erased += erase_contents(self.connection, name, of_erased(self.db))
             else:
                 fill(self.db, self.connection, name)
-                done.contents -= erase_contents(self.db, self.connection, name)
+                done.contents -= erase_contents(self.connection, name, of_erased(self.db))
         return done
 
     def _check(self) -> None:

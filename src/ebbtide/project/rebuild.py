@@ -70,17 +70,17 @@ def compare(db: Database, connection: Connection, namespace: str) -> Compared:
     What was found is in temporary tables until the next comparison on the same connection.
     """
     _refuse_cut(connection, namespace)
-    folded = _filled(connection, "rebuilt_folded", refold(db, namespace))
+    folded = _filled(db, connection, "rebuilt_folded", refold(db, namespace))
     queries: dict[Table, Any] = dict(from_log(db, namespace, folded))
     expected, differing, counts = {}, {}, {}
     for table, query in queries.items():
-        expected[table] = _filled(connection, f"rebuilt_{table.name}", query)
+        expected[table] = _filled(db, connection, f"rebuilt_{table.name}", query)
     for table, rows in policy_rows(policies_in_log(db, connection, namespace), namespace).items():
-        expected[table] = _filled(connection, f"rebuilt_{table.name}", select(table).where(~true()))
+        expected[table] = _filled(db, connection, f"rebuilt_{table.name}", select(table).where(~true()))
         if rows:
             connection.execute(insert(expected[table]), rows)
     for table, given in expected.items():
-        differing[table] = _filled(connection, f"differing_{table.name}", _differences(table, given, namespace))
+        differing[table] = _filled(db, connection, f"differing_{table.name}", _differences(table, given, namespace))
         counts[table.name] = connection.execute(select(func.count()).select_from(differing[table])).scalar_one()
     return Compared(expected, differing, counts)
 
@@ -103,8 +103,9 @@ def _refuse_cut(connection: Connection, namespace: str) -> None:
         )
 
 
-def _filled(connection: Connection, name: str, query: Any) -> Table:
-    table = temporary(name, query.subquery())
+def _filled(db: Database, connection: Connection, name: str, query: Any) -> Table:
+    # One table a name, since a statement is compiled anew for every table that it has not met.
+    table: Table = db.once(name, lambda: temporary(name, query.subquery()))
     empty(connection, table)
     connection.execute(insert(table).from_select([c.name for c in table.columns], query))
     return table
@@ -195,7 +196,7 @@ def fill(db: Database, connection: Connection, namespace: str) -> None:
     The transaction holds the head's lock. There is nothing to compare with, which is most of what a rebuild does.
     """
     _refuse_cut(connection, namespace)
-    folded = _filled(connection, "rebuilt_folded", refold(db, namespace))
+    folded = _filled(db, connection, "rebuilt_folded", refold(db, namespace))
     for table, query in from_log(db, namespace, folded).items():
         names = [column.name for column in columns_of(table)]
         if table is namespaces:

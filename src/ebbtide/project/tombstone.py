@@ -242,14 +242,15 @@ def serves_no_other() -> ColumnElement[bool]:
     return and_(exists(users), ~exists(users.where(s.erased_at.is_(None))))
 
 
-def erase_contents(
-    db: Database, connection: Connection, namespace: str, *, subject: str | None = None, everything: bool = False
-) -> int:
-    """Deletes what callers wrote of erased objects and events, in the caller's transaction; the rows deleted.
+def of_erased(db: Database, *, subject: str | None = None, everything: bool = False) -> ColumnElement[bool]:
+    """Which contents, by `contents`, are of erased objects and events of the pass's namespace.
 
     That is every content of every entry in an erased object's stream, each erased event's, what was written of a
     `subject` in the namespace's own stream, and with `everything` all of the namespace's.
     """
+    mine = contents.c.namespace_id == NAMESPACE
+    if everything:
+        return mine
     log, s, e = event_log.c, memory_state.c, event_state.c
     of_objects = (
         select(log.seq)
@@ -267,8 +268,11 @@ def erase_contents(
                 db.member(db.json(log.payload), "subject") == subject,
             )
         )
-    statement = delete(contents).where(contents.c.namespace_id == NAMESPACE)
-    if not everything:
-        statement = statement.where(contents.c.seq.in_(union(*gone)))
+    return and_(mine, contents.c.seq.in_(union(*gone)))
+
+
+def erase_contents(connection: Connection, namespace: str, which: ColumnElement[bool]) -> int:
+    """Deletes what callers wrote of what is erased, as `of_erased` says, in the caller's transaction; the rows."""
+    statement = delete(contents).where(which)
     done = connection.execute(statement, {NAMESPACE.key: namespace}, execution_options={"preserve_rowcount": True})
     return int(done.rowcount)

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, select
 
 from ebbtide.decay.maths import rounded
 from ebbtide.log.batches import root_of
-from ebbtide.log.canonical import hash_of
+from ebbtide.log.canonical import NONCE, hash_of
 from ebbtide.log.head import Head, close_batch, lock_or_create
 from ebbtide.model.entry import Draft, Entry
 from ebbtide.model.identity import id_of_entry, id_of_namespace
@@ -38,8 +38,6 @@ from ebbtide.store.tables import (
     streams,
     suppressions,
 )
-
-NONCE = 16
 
 
 def as_json(value: Any) -> str:

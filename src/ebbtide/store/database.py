@@ -238,6 +238,10 @@ class Database(ABC):
     def problems(self, connection: Connection) -> Iterator[str]:
         """What an operator should know of the set-up of this database."""
 
+    @abstractmethod
+    def damaged_indexes(self, connection: Connection) -> Iterator[str]:
+        """Which indexes do not find as many rows as their table has, with both counts."""
+
     def as_text(self, column: ColumnElement[Any]) -> ColumnElement[str]:
         """A column in the canonical text of the log's hash: scores as integer 10⁻⁹, bytes as hexadecimal."""
         if isinstance(column.type, Double):

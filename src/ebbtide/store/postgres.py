@@ -236,3 +236,38 @@ class PostgreSQL(Database):
                 f"this connection is {'a superuser' if superuser else 'the owner of the tables'}, who can disable the "
                 "log's protection: run the service as a member of the role ebbtide_app"
             )
+
+    def damaged_indexes(self, connection: Connection) -> Iterator[str]:
+        for index in connection.execute(text(_INDEXES)).all():
+            counts = []
+            for way, order in ((_BY_INDEX, f"ORDER BY {index.columns} OFFSET 0"), (_BY_SCAN, "")):
+                for setting, value in way.items():
+                    connection.execute(text(f"SET LOCAL {setting} = {value}"))
+                rows = f"SELECT 1 FROM {index.table_name} WHERE {index.condition} {order}"
+                counts.append(connection.execute(text(f"SELECT count(*) FROM ({rows}) walked")).scalar_one())
+            found, there = counts
+            if found != there:
+                yield (
+                    f"index {index.name} finds {found} rows of {index.table_name}, a scan {there}: "
+                    f"REINDEX INDEX {index.name}"
+                )
+
+
+_INDEXES = """
+    SELECT c.relname AS name, t.relname AS table_name,
+        coalesce(pg_get_expr(i.indpred, i.indrelid), 'true') AS condition,
+        (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
+            FROM unnest(i.indkey) WITH ORDINALITY k (attnum, place)
+            JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum) AS columns
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+    WHERE t.relnamespace = 'public'::regnamespace AND i.indisvalid ORDER BY 2, 1
+"""
+_BY_INDEX = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_sort": "off",
+    "enable_incremental_sort": "off",
+    "enable_indexscan": "on",
+    "enable_indexonlyscan": "on",
+}
+_BY_SCAN = {"enable_seqscan": "on", "enable_indexscan": "off", "enable_indexonlyscan": "off"}
