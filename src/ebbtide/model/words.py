@@ -157,6 +157,13 @@ class Expiry(StrEnum):
     ERASE = "erase"
 
 
+class Resolution(StrEnum):
+    """Why two memories count as one."""
+
+    SAME_CONTENT = "same_content"
+    SIMILAR_EMBEDDING = "similar_embedding"
+
+
 class TombstoneReason(StrEnum):
     RETENTION = "retention_policy_expiry"
     USER_REQUEST = "user_request"

@@ -154,6 +154,15 @@ class Database(ABC):
         """Aggregate: bytes of all rows, one after the other."""
 
     @abstractmethod
+    def cosine(self, a: ColumnElement[Any], b: ColumnElement[Any]) -> ColumnElement[float]:
+        """The cosine of two arrays of as many doubles, neither all zeros; the last bits are the database's own."""
+
+    def near(self, connection: Connection, a: Any, b: Any, cosine: Any) -> ColumnElement[bool]:
+        """A quick test that every pair passes whose cosine is at least the given one: true where there is none."""
+        del connection, a, b, cosine
+        return literal(True)
+
+    @abstractmethod
     def json(self, document: Any) -> ColumnElement[Any]:
         """A JSON text, ready to be read by `member`: parsed once where the database keeps it so."""
 

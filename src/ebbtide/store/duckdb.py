@@ -13,7 +13,6 @@ from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pyarrow as pa
 from sqlalchemy import (
@@ -184,9 +183,10 @@ class DuckDB(Database):
         )
 
     def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
-        plain = [str(value) if isinstance(value, UUID) else value for value in values]
-        listed = bindparam(None, plain, type_=ARRAY(Text), unique=True)
-        return column.in_(select(cast(func.unnest(listed), column.type)))
+        plain = [value.hex() if isinstance(value, bytes) else str(value) for value in values]
+        listed = func.unnest(bindparam(None, plain, type_=ARRAY(Text), unique=True))
+        raw = isinstance(column.type, LargeBinary)
+        return column.in_(select(func.unhex(listed, type_=LargeBinary) if raw else cast(listed, column.type)))
 
     def sha256(self, raw: ColumnElement[Any]) -> ColumnElement[bytes]:
         return func.unhex(func.sha256(raw), type_=LargeBinary)
@@ -206,6 +206,9 @@ class DuckDB(Database):
 
     def unhex(self, text: Any) -> ColumnElement[bytes]:
         return func.unhex(text, type_=LargeBinary)
+
+    def cosine(self, a: ColumnElement[Any], b: ColumnElement[Any]) -> ColumnElement[float]:
+        return func.list_cosine_similarity(a, b, type_=Double)
 
     def json(self, document: Any) -> ColumnElement[Any]:
         return type_coerce(document, Text)
@@ -295,4 +298,7 @@ def _arrow_column(column: Column[Any], rows: Sequence[Row]) -> pa.Array:
     values = [row[column.name] for row in rows]
     if isinstance(column.type, Uuid):
         values = [None if value is None else str(value) for value in values]
-    return pa.array(values, type=_ARROW[type(column.type)])
+    kind = column.type
+    return pa.array(
+        values, type=pa.list_(_ARROW[type(kind.item_type)]) if isinstance(kind, ARRAY) else _ARROW[type(kind)]
+    )
