@@ -23,9 +23,9 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    case,
     func,
     literal,
-    or_,
     select,
     union_all,
 )
@@ -96,18 +96,23 @@ class Door:
         self._writer.load(one for alike in self._alike.values() for _, one in alike if isinstance(one, UUID))
 
     def _prepare_content(self, batch: Iterable[Said]) -> None:
+        # Two small queries, the second seldom needed: joined, DuckDB would read all objects and states for it.
         wanted = {(said.kind, said.digest) for said in batch}
         o, c = memory_objects.c, contents.c
-        subjects = [kind.subject for kind, _ in wanted if kind.subject is not None]
-        query = _stored(
-            select(o.object_id, o.object_type, o.subject, c.digest).where(
-                o.namespace_id == NAMESPACE,
-                self._db.among(c.digest, list({digest for _, digest in wanted})),
-                or_(o.subject.is_(None), self._db.among(o.subject, list(dict.fromkeys(subjects)))),
-            )
-        ).order_by(o.content_seq)
-        for row in self._connection.execute(query, {NAMESPACE.key: self._writer.namespace}):
-            key = Kind(row.object_type, row.subject), bytes(row.digest)
+        query = select(c.seq, c.digest).where(
+            c.namespace_id == self._writer.namespace,
+            self._db.among(c.digest, list(dict.fromkeys(digest for _, digest in wanted))),
+        )
+        found = {row.seq: bytes(row.digest) for row in self._connection.execute(query)}
+        if not found:
+            return
+        objects = (
+            select(o.object_id, o.object_type, o.subject, o.content_seq)
+            .where(o.namespace_id == self._writer.namespace, self._db.among(o.content_seq, list(found)))
+            .order_by(o.content_seq)
+        )
+        for row in self._connection.execute(objects):
+            key = Kind(row.object_type, row.subject), found[row.content_seq]
             if key in wanted:
                 self._same[key].append(row.object_id)
 
@@ -233,8 +238,9 @@ def _comparable(a: Any, b: Any) -> Any:
 
 def _alike(db: Database, connection: Connection, query: Select[Any], a: Any, b: Any) -> Select[Any]:
     """The pairs of a query, over `a` and `b`, that are similar enough."""
-    near = db.near(connection, a.embedding, b.embedding, _COSINE)
-    similarity = decimals9(SQL, db.cosine(a.embedding, b.embedding)).label("similarity")
+    fits = a.dimensions == b.dimensions
+    near = case((fits, db.near(connection, a.embedding, b.embedding, _COSINE)), else_=False)
+    similarity = case((fits, decimals9(SQL, db.cosine(a.embedding, b.embedding)))).label("similarity")
     pairs = query.add_columns(similarity).where(near).subquery()
     return select(pairs).where(pairs.c.similarity >= _COSINE)
 

@@ -116,19 +116,15 @@ class Writer:
         wanted = [object_id for object_id in dict.fromkeys(objects) if object_id not in self._states]
         if not wanted:
             return
-        query = (
-            select(memory_state, *(memory_objects.c[name] for name in OBJECT_COLUMNS[2:]))
-            .join_from(
-                memory_state,
-                memory_objects,
-                (memory_state.c.namespace_id == memory_objects.c.namespace_id)
-                & (memory_state.c.object_id == memory_objects.c.object_id),
-            )
-            .where(
-                memory_state.c.namespace_id == self.namespace,
-                self._db.among(memory_state.c.object_id, wanted),
-            )
+        # Each table by itself first: DuckDB would join all of both.
+        state, of = (
+            select(table)
+            .where(table.c.namespace_id == self.namespace, self._db.among(table.c.object_id, wanted))
+            .subquery()
+            for table in (memory_state, memory_objects)
         )
+        columns = (of.c[name] for name in OBJECT_COLUMNS[2:])
+        query = select(state, *columns).join_from(state, of, state.c.object_id == of.c.object_id)
         self._states |= dict.fromkeys(wanted)
         for row in self._connection.execute(query):
             found = state_from(row._mapping)

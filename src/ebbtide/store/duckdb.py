@@ -36,6 +36,7 @@ from sqlalchemy import (
     event,
     func,
     insert,
+    literal,
     literal_column,
     select,
     text,
@@ -64,6 +65,9 @@ _ARROW: dict[type, pa.DataType] = {
 }
 _executing = threading.local()
 
+
+_BETWEEN = "\x1f"
+"""Stands in no identifier and in no number."""
 
 FEW = 8
 """Up to so many rows, plain statements are quicker than an Arrow table."""
@@ -183,8 +187,11 @@ class DuckDB(Database):
         )
 
     def among(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
-        plain = [value.hex() if isinstance(value, bytes) else str(value) for value in values]
-        listed = func.unnest(bindparam(None, plain, type_=ARRAY(Text), unique=True))
+        if not values:
+            return literal(False)
+        # As one text, since DuckDB's client takes 40 µs for each value of a list.
+        joined = _BETWEEN.join(value.hex() if isinstance(value, bytes) else str(value) for value in values)
+        listed = func.unnest(func.string_split(bindparam(None, joined, type_=Text, unique=True), _BETWEEN))
         raw = isinstance(column.type, LargeBinary)
         return column.in_(select(func.unhex(listed, type_=LargeBinary) if raw else cast(listed, column.type)))
 

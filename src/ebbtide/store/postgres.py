@@ -158,12 +158,14 @@ class PostgreSQL(Database):
         return func.decode(text, "hex", type_=LargeBinary)
 
     def cosine(self, a: ColumnElement[Any], b: ColumnElement[Any]) -> ColumnElement[float]:
-        pair = func.unnest(a, b).table_valued("x", "y")
+        pair = func.unnest(a, b).table_valued("x", "y").render_derived(name="pair")
         x, y = cast(pair.c.x, Double), cast(pair.c.y, Double)
-        lengths = func.sqrt(func.sum(x * x)) * func.sqrt(func.sum(y * y))
-        return (
-            select(cast(func.sum(x * y) / lengths, Double)).select_from(pair).correlate_except(pair).scalar_subquery()
-        )
+
+        def total(products: Any) -> Any:
+            return func.sum(products, type_=Double)
+
+        lengths = func.sqrt(total(x * x), type_=Double) * func.sqrt(total(y * y), type_=Double)
+        return select(total(x * y) / lengths).select_from(pair).correlate_except(pair).scalar_subquery()
 
     def near(self, connection: Connection, a: Any, b: Any, cosine: Any) -> ColumnElement[bool]:
         # pgvector computes in single precision, far quicker: too roughly to decide, well enough to leave out.
