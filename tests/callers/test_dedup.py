@@ -68,6 +68,7 @@ def test_the_first_one_comes_back_and_says_so(ebb) -> None:
             "resolution_strategy": "same_content",
             "alias_id": str(id_of_ref(NS, "two")),
             "ref": "two",
+            "evidence_ids": [],
         }
     ]
     check(ebb, NS)
@@ -186,7 +187,7 @@ def test_evidence_is_joined_and_serves_the_first(ebb) -> None:
     assert {(row["object_id"], row["evidence_id"]) for row in rows(ebb, evidence_links)} == {
         (id_of_ref(NS, "one"), event) for event in expected
     }
-    assert [payload.get("evidence_ids") for payload in said_again(ebb)] == [[str(expected[2])], None]
+    assert [payload["evidence_ids"] for payload in said_again(ebb)] == [[str(expected[2])], []]
     check(ebb, NS)
 
 

@@ -78,7 +78,7 @@ def _said_again(case: Case, line: Assert, twin: Twin, alias_id: UUID) -> Draft:
         "similarity": twin.similarity,
         "alias_id": line.ref and str(alias_id),
         "ref": line.ref,
-        "evidence_ids": more or None,
+        "evidence_ids": more,
     }
     new = replace(first, evidence=json.dumps([*evidence, *more], separators=(",", ":")))
     said = (

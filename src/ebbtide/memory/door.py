@@ -23,21 +23,20 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
-    case,
     func,
     literal,
     select,
     union_all,
 )
 
-from ebbtide.decay.maths import decimals9
 from ebbtide.model.entry import Embedding
 from ebbtide.model.errors import BadInput
 from ebbtide.model.state import MemoryState
 from ebbtide.model.words import LifecycleState, Resolution
+from ebbtide.project.alike import alike, comparable
 from ebbtide.project.passes import NAMESPACE, empty, temporary
 from ebbtide.project.writer import Writer
-from ebbtide.store.database import SQL, Database
+from ebbtide.store.database import Database
 from ebbtide.store.tables import contents, memory_objects, memory_state
 
 _COSINE: BindParameter[float] = bindparam("door_cosine", type_=Double)
@@ -232,19 +231,6 @@ def _stored(query: Select[Any]) -> Select[Any]:
     )
 
 
-def _comparable(a: Any, b: Any) -> Any:
-    return and_(a.embedding_model == b.embedding_model, a.dimensions == b.dimensions)
-
-
-def _alike(db: Database, connection: Connection, query: Select[Any], a: Any, b: Any) -> Select[Any]:
-    """The pairs of a query, over `a` and `b`, that are similar enough."""
-    fits = a.dimensions == b.dimensions
-    near = case((fits, db.near(connection, a.embedding, b.embedding, _COSINE)), else_=False)
-    similarity = case((fits, decimals9(SQL, db.cosine(a.embedding, b.embedding)))).label("similarity")
-    pairs = query.add_columns(similarity).where(near).subquery()
-    return select(pairs).where(pairs.c.similarity >= _COSINE)
-
-
 def _stored_alike(db: Database, connection: Connection) -> Select[Any]:
     o, n = memory_objects.c, BROUGHT.c
     stored = _stored(select(n.number, o.object_id)).join(
@@ -252,10 +238,10 @@ def _stored_alike(db: Database, connection: Connection) -> Select[Any]:
         and_(
             o.object_type == n.object_type,
             func.coalesce(o.subject, "") == n.subject,
-            _comparable(contents.c, n),
+            comparable(contents.c, n),
         ),
     )
-    return _alike(db, connection, stored.where(o.namespace_id == NAMESPACE), contents.c, n)
+    return alike(db, connection, stored.where(o.namespace_id == NAMESPACE), contents.c, n, _COSINE)
 
 
 def _brought_alike(db: Database, connection: Connection) -> CompoundSelect[Any]:
@@ -263,10 +249,10 @@ def _brought_alike(db: Database, connection: Connection) -> CompoundSelect[Any]:
     pairs = select(n.number, other.number.label("other")).where(
         n.object_type == other.object_type,
         n.subject == other.subject,
-        _comparable(n, other),
+        comparable(n, other),
         n.number < other.number,
     )
-    found = _alike(db, connection, pairs, n, other).subquery().c
+    found = alike(db, connection, pairs, n, other, _COSINE).subquery().c
     return union_all(
         select(found.number, found.other, found.similarity),
         select(found.other.label("number"), found.number.label("other"), found.similarity),

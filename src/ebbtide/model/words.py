@@ -123,6 +123,7 @@ class Task(StrEnum):
     DECAY_RAPID_FAST = "decay_rapid_fast"
     DECAY_MEDIUM = "decay_medium"
     DECAY_SLOW = "decay_slow"
+    DEDUP = "dedup"
 
 
 class RunStatus(StrEnum):

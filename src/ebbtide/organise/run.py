@@ -19,6 +19,7 @@ from ebbtide.model.errors import NotFound
 from ebbtide.model.identity import uuid8
 from ebbtide.model.words import OpType, RunStatus, Task
 from ebbtide.organise.decay import SUBJECT_TO_DECAY, decay, parameters
+from ebbtide.organise.dedup import SUBJECT_TO_DEDUP, dedup
 from ebbtide.organise.lifecycle import DUE, lifecycle
 from ebbtide.organise.retention import EXPIRED, retention
 from ebbtide.policy.document import Policy
@@ -175,6 +176,8 @@ class Organiser:
             counts = retention(self.db, self.connection, chunk, scope, self._policy(head), start)
         elif task == Task.LIFECYCLE:
             counts = lifecycle(self.db, self.connection, chunk, scope, start)
+        elif task == Task.DEDUP:
+            counts = dedup(self.db, self.connection, chunk, scope, self._policy(head), start)
         else:
             counts = decay(self.db, chunk, scope, task, start)
         total = {name: slot[name] + counts.get(name, 0) for name in COUNTS}
@@ -196,6 +199,8 @@ class Organiser:
             which, given, name = EXPIRED, {AS_OF.key: start}, "expired"
         elif task == Task.LIFECYCLE:
             which, given, name = DUE, {AS_OF.key: start}, "due"
+        elif task == Task.DEDUP:
+            which, given, name = SUBJECT_TO_DEDUP, {AS_OF.key: start}, "subject to dedup"
         else:
             which, given, name = SUBJECT_TO_DECAY, parameters(task, start), "subject to decay"
         return next_scope(self.db, self.connection, namespace, after, which, given, name=name, size=self.chunk_size)

@@ -171,6 +171,15 @@ class Database(ABC):
         """The value at a path of a `json` document, as text; null where it is null or absent."""
 
     @abstractmethod
+    def members(self, document: Any, name: str) -> ColumnElement[str]:
+        """The texts of a list in a `json` document, each in a row of its own; no row where it is absent."""
+
+    @staticmethod
+    def json_text(value: Any) -> ColumnElement[str]:
+        """A text as a JSON text, escaped as needs be; null stays null."""
+        return cast(func.to_json(value), Text)
+
+    @abstractmethod
     def json_object(self, **members: Any) -> ColumnElement[Any]:
         """A JSON object of SQL values."""
 

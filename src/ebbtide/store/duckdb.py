@@ -223,6 +223,9 @@ class DuckDB(Database):
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         return func.json_extract_string(document, "$." + ".".join(path), type_=Text)
 
+    def members(self, document: Any, name: str) -> ColumnElement[str]:
+        return func.unnest(func.json_extract_string(document, f"$.{name}[*]"), type_=Text)
+
     def json_object(self, **members: Any) -> ColumnElement[Any]:
         return func.json_object(*(part for member in members.items() for part in member))
 

@@ -181,6 +181,9 @@ class PostgreSQL(Database):
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         return func.jsonb_extract_path_text(document, *path, type_=Text)
 
+    def members(self, document: Any, name: str) -> ColumnElement[str]:
+        return func.jsonb_array_elements_text(func.jsonb_extract_path(document, name), type_=Text)
+
     def json_object(self, **members: Any) -> ColumnElement[Any]:
         return func.jsonb_build_object(*(part for member in members.items() for part in member), type_=JSONB)
 
