@@ -6,6 +6,7 @@ import io
 import json
 import math
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
@@ -28,6 +29,16 @@ HOME = {
     "subject": "maya",
     "value": "Maya lives in London.",
 }
+
+
+@pytest.fixture(autouse=True)
+def kept_open(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A connection kept open spares DuckDB from opening the file for each step."""
+    if "ebb" in request.fixturenames:
+        with request.getfixturevalue("ebb").store.db.connect():
+            yield
+    else:
+        yield
 
 
 def rows(ebb: Ebbtide, table: Any) -> list[dict[str, Any]]:
