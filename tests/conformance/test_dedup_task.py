@@ -251,6 +251,24 @@ def test_names_that_need_escaping_stand_in_the_log_as_they_are(ebb, clock, value
     assert places(check(ebb, NS)) == {'one "ü"': None, "two \\ /": 'one "ü"'}
 
 
+def test_erasing_what_stayed_takes_what_was_merged_into_it(ebb, clock) -> None:
+    """What was superseded by hand says something else, and stays."""
+    turned(ebb, clock, two=10, three=20)
+    dedup(ebb, clock)
+    ebb.ask(HOME | {"ref": "moved", "value": "Maya lives in Leeds."})
+    ebb.supersede("moved", "two says London", namespace=NS)
+    ebb.archive("two", namespace=NS)
+    turned(ebb, clock, one=10)
+    ebb.restore("two", namespace=NS)
+    dedup(ebb, clock, "2026-03-16T00:00:00Z")
+    assert places(check(ebb, NS)) == {"one": "two", "two": None, "three": "two", "moved": "two"}
+    receipt = ebb.erase("two", namespace=NS)
+    assert sorted(map(str, receipt.objects)) == ids("one", "two", "three")
+    kept = {m.ref for m in ebb.memories(namespace=NS, everything=True) if m.withheld != "erased"}
+    assert kept == {"moved"}
+    check(ebb, NS)
+
+
 # Chunks
 
 
