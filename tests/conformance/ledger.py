@@ -264,7 +264,8 @@ def _check_chains(ledger: Ledger) -> None:
     joined = {entry.stream_id for entry in ledger.entries if entry.op_type == "DEDUP_RESOLVED"}
     active: dict[UUID, int] = defaultdict(int)
     for object_id, state in ledger.live.items():
-        assert (state.lifecycle_state == "SUPERSEDED") == (state.superseded_by is not None)
+        there = state.tombstoned_at is None
+        assert (state.lifecycle_state == "SUPERSEDED") == (state.superseded_by is not None and there)
         if state.superseded_by is not None:
             assert ledger.live[state.superseded_by].supersedes == object_id or state.superseded_by in joined
             assert _ends(ledger, state), f"superseded by itself: {object_id}"
