@@ -216,32 +216,29 @@ BROUGHT = temporary(
 """The different embeddings of a batch; the subject is empty where there is none."""
 
 
-def _stored(query: Select[Any]) -> Select[Any]:
-    """Memories with their content that are ACTIVE, or may be so by the time they are asked for: restored before."""
-    o, s, c = memory_objects.c, memory_state.c, contents.c
-    return query.join_from(
-        contents, memory_objects, and_(c.namespace_id == o.namespace_id, c.seq == o.content_seq)
-    ).join(
-        memory_state,
-        and_(
-            o.namespace_id == s.namespace_id,
-            o.object_id == s.object_id,
-            s.lifecycle_state.in_([LifecycleState.ACTIVE.value, LifecycleState.ARCHIVED.value]),
-        ),
-    )
-
-
 def _stored_alike(db: Database, connection: Connection) -> Select[Any]:
-    o, n = memory_objects.c, BROUGHT.c
-    stored = _stored(select(n.number, o.object_id)).join(
-        BROUGHT,
-        and_(
-            o.object_type == n.object_type,
-            func.coalesce(o.subject, "") == n.subject,
-            comparable(contents.c, n),
-        ),
+    """What is stored: ACTIVE memories, and ARCHIVED ones, which the batch may restore."""
+    o, s, c, n = memory_objects.c, memory_state.c, contents.c, BROUGHT.c
+    # Step by step: who is of the same kind, then their embeddings, and only then pairs. A planner left to itself
+    # computes all pairs of a model, and leaves out those of another kind afterwards.
+    compared = db.fence(
+        select(n.number, o.object_id, o.content_seq)
+        .join_from(memory_objects, memory_state, and_(o.namespace_id == s.namespace_id, o.object_id == s.object_id))
+        .join(BROUGHT, and_(o.object_type == n.object_type, func.coalesce(o.subject, "") == n.subject))
+        .where(
+            o.namespace_id == NAMESPACE,
+            s.lifecycle_state.in_([LifecycleState.ACTIVE.value, LifecycleState.ARCHIVED.value]),
+        )
     )
-    return alike(db, connection, stored.where(o.namespace_id == NAMESPACE), contents.c, n, _COSINE)
+    stored = db.fence(
+        select(compared, c.embedding_model, c.dimensions, c.embedding).join_from(
+            compared, contents, and_(c.namespace_id == NAMESPACE, c.seq == compared.c.content_seq)
+        )
+    )
+    pairs = select(n.number, stored.c.object_id).join_from(
+        stored, BROUGHT, and_(n.number == stored.c.number, comparable(stored.c, n))
+    )
+    return alike(db, connection, pairs, stored.c, n, _COSINE)
 
 
 def _brought_alike(db: Database, connection: Connection) -> CompoundSelect[Any]:

@@ -195,16 +195,21 @@ class _Search:
 
 def _search(db: Database, connection: Connection) -> _Search:
     same = _pair(_YOUNGER, _OLDER, Resolution.SAME_CONTENT, None).where(_YOUNGER.digest == _OLDER.digest)
-    young, old = contents.alias("young_content").c, contents.alias("old_content").c
-    both = _pair(_YOUNGER, _OLDER, Resolution.SIMILAR_EMBEDDING, None).where(
-        _YOUNGER.digest != _OLDER.digest,
-        comparable(_YOUNGER, _OLDER),
-        young.namespace_id == NAMESPACE,
-        young.seq == _YOUNGER.content_seq,
-        old.namespace_id == NAMESPACE,
-        old.seq == _OLDER.content_seq,
+    content, old = contents.c, contents.alias("old_content").c
+    both = (
+        _pair(_YOUNGER, _OLDER, Resolution.SIMILAR_EMBEDDING, None)
+        .add_columns(_YOUNGER.content_seq.label("young_seq"), _OLDER.content_seq.label("old_seq"))
+        .where(_YOUNGER.digest != _OLDER.digest, comparable(_YOUNGER, _OLDER))
     )
-    pairs = both.with_only_columns(*(column for column in both.selected_columns if column.key != "similarity"))
+    pair = db.fence(both).c
+    young = db.fence(
+        select(pair.younger, pair.older, pair.strategy, pair.old_seq, content.dimensions, content.embedding).where(
+            content.namespace_id == NAMESPACE, content.seq == pair.young_seq
+        )
+    ).c
+    pairs = select(young.younger, young.older, young.strategy).where(
+        old.namespace_id == NAMESPACE, old.seq == young.old_seq
+    )
     similar = alike(db, connection, pairs, young, old, _COSINE)
     younger = select(LEFT.c.younger)
     stays = LEFT.c.older.notin_(younger)
