@@ -33,6 +33,8 @@ def lived_in(ebb: Ebbtide, now: Callable[[int], None]) -> None:
     for number in range(OBJECTS):
         belief = BELIEF | {"epistemic_type": kinds[number % 5], "salience": 0.3 + 0.03 * number}
         ebb.ask(belief | {"ref": f"m{number}", "value": number, "confidence": 0.95})
+    now(BEGIN + instant.DAY)
+    ebb.organise()
     for ref in ("twin-a", "twin-b", "twin-c"):
         ebb.event(ref, ref=f"heard {ref}")
         ebb.ask(BELIEF | {"ref": ref, "epistemic_type": "OBSERVED", "value": "the same", "evidence": [f"heard {ref}"]})
@@ -40,8 +42,6 @@ def lived_in(ebb: Ebbtide, now: Callable[[int], None]) -> None:
     for ref in ("twin-a", "twin-b", "twin-c"):
         ebb.restore(ref)
         ebb.ask({"op": "ENTITY_CREATE", "ref": f"who-{ref}", "entity_type": "PERSON", "canonical_name": "Ann"})
-    now(BEGIN + instant.DAY)
-    ebb.organise()
 
 
 @dataclass

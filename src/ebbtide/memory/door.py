@@ -7,7 +7,7 @@ brings is found by the lines behind it as well.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -143,11 +143,14 @@ class Door:
         ]
         self._db.bulk_insert(self._connection, BROUGHT, rows)
         given = {NAMESPACE.key: self._writer.namespace, _COSINE.key: cosine}
-        for row in self._connection.execute(_stored_alike(self._db, self._connection), given):
+        for row in self._connection.execute(self._built("stored", _stored_alike), given):
             self._alike[row.number].append((row.similarity, row.object_id))
         if len(rows) > 1:
-            for row in self._connection.execute(_brought_alike(self._db, self._connection), given):
+            for row in self._connection.execute(self._built("brought", _brought_alike), given):
                 self._alike[row.number].append((row.similarity, row.other))
+
+    def _built(self, name: str, build: Callable[[Database, Connection], Any]) -> Any:
+        return self._db.once(f"door {name}", lambda: build(self._db, self._connection))
 
     def _fits(self, embedding: Embedding) -> bool:
         return self._dimensions.get(embedding.model, len(embedding.numbers)) == len(embedding.numbers)
