@@ -117,7 +117,7 @@ def test_what_is_said_already_is_unchanged_and_its_ref_a_name(ingest, run, rows,
     assert [row["ref"] for row in rows(store, "memory_objects")["memory_objects"]] == ["home"]
     assert run("show", "home-2", "--namespace", NAME, "--format", "json").json["ref"] == "home"
     ingest(at(4, FACT | {"ref": "paris", "value": "Paris"}))
-    done = run("supersede", "paris", "--value", "London", "--namespace", NAME)
+    done = run("supersede", "paris", "--value", "London", "--namespace", NAME, "--at", "2026-01-05T09:00:00Z")
     assert done.out.startswith("home (was there already): ACTIVE")
 
 
