@@ -15,12 +15,12 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, Connection, Text, and_, case, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, Text, and_, case, exists, func, literal, or_, select
 
 from ebbtide.log.head import lock
 from ebbtide.model import instant
 from ebbtide.model.errors import NotFound, Refused
-from ebbtide.model.words import Expiry, OpType, StreamType, TombstoneReason
+from ebbtide.model.words import Expiry, OpType, Resolution, StreamType, TombstoneReason
 from ebbtide.project import tombstone
 from ebbtide.project.passes import NAMESPACE, Actor, Chunk
 from ebbtide.project.summaries import SINCE, made_from_erased
@@ -114,6 +114,7 @@ class Erasure:
         if head is None:
             raise NotFound(f"there is no namespace {target.namespace!r}", field="namespace")
         self._refuse_unknown(target)
+        target = replace(target, objects=self._with_merged(target))
         self._refuse_held(target.of_objects(self.db))
         now = max(self.clock(), head.last_recorded_at)
         chunk = Chunk(self.db, self.connection, head, now=now, actor=actor)
@@ -179,6 +180,27 @@ class Erasure:
             return []
         written = statements.table.c.object_id
         return list(self.connection.execute(select(written).order_by(written)).scalars())
+
+    def _with_merged(self, target: Target) -> tuple[UUID, ...]:
+        """The objects meant and those that dedup merged into them, and into those: they say the same."""
+        o, log = memory_objects.c, event_log.c
+        found = wanted = dict.fromkeys(target.objects)
+        merged = and_(
+            log.namespace_id == o.namespace_id,
+            log.stream_id == o.object_id,
+            log.op_type == OpType.SUPERSEDE.value,
+            self.db.member(self.db.json(log.payload), "reason").in_([reason.value for reason in Resolution]),
+        )
+        while wanted:
+            query = (
+                select(o.object_id)
+                .where(o.namespace_id == target.namespace, self.db.among(o.superseded_by, list(wanted)))
+                .where(exists(select(log.seq).where(merged)))
+                .order_by(o.content_seq)
+            )
+            wanted = dict.fromkeys(self.connection.execute(query).scalars())
+            found |= wanted
+        return tuple(found)
 
     def _refuse_held(self, which: ColumnElement[bool], given: Mapping[str, Any] | None = None) -> None:
         query = (

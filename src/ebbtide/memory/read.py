@@ -84,6 +84,12 @@ class Memory(BaseModel):
     fact_version: int
 
 
+class Stored(Memory):
+    """A memory that was to be stored; `duplicate` says that it was there already."""
+
+    duplicate: bool
+
+
 class LogEntry(BaseModel):
     """One entry of the log. An object's entries are in the stream that bears its id."""
 

@@ -124,6 +124,7 @@ class Task(StrEnum):
     DECAY_MEDIUM = "decay_medium"
     DECAY_SLOW = "decay_slow"
     CENTRALITY = "centrality"
+    DEDUP = "dedup"
     SUMMARISE = "summarise"
 
 
@@ -157,6 +158,13 @@ class Expiry(StrEnum):
 
     ARCHIVE = "archive"
     ERASE = "erase"
+
+
+class Resolution(StrEnum):
+    """Why two memories count as one."""
+
+    SAME_CONTENT = "same_content"
+    SIMILAR_EMBEDDING = "similar_embedding"
 
 
 class TombstoneReason(StrEnum):

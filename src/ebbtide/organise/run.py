@@ -22,6 +22,7 @@ from ebbtide.model.identity import uuid8
 from ebbtide.model.words import OpType, RunStatus, Task
 from ebbtide.organise.centrality import CENTRAL, centrality
 from ebbtide.organise.decay import SUBJECT_TO_DECAY, decay, parameters
+from ebbtide.organise.dedup import SUBJECT_TO_DEDUP, dedup
 from ebbtide.organise.lifecycle import DUE, lifecycle
 from ebbtide.organise.retention import EXPIRED, retention
 from ebbtide.organise.summarise import WINDOWS, Summariser, Summary, summarised, windows, written
@@ -199,6 +200,8 @@ class Organiser:
             counts = lifecycle(self.db, self.connection, chunk, scope, start)
         elif task == Task.CENTRALITY:
             counts = centrality(self.db, self.connection, chunk, scope, self._shelf, start)
+        elif task == Task.DEDUP:
+            counts = dedup(self.db, self.connection, chunk, scope, self._policy(head), start)
         else:
             counts = decay(self.db, chunk, scope, task, start)
         counts = counts | {"entries": chunk.entries}
@@ -281,6 +284,8 @@ class Organiser:
             which, given, name = DUE, {AS_OF.key: start}, "due"
         elif task == Task.CENTRALITY:
             which, given, name = CENTRAL, {AS_OF.key: start}, "central"
+        elif task == Task.DEDUP:
+            which, given, name = SUBJECT_TO_DEDUP, {AS_OF.key: start}, "subject to dedup"
         else:
             which, given, name = SUBJECT_TO_DECAY, parameters(task, start), "subject to decay"
         return next_scope(self.db, self.connection, namespace, after, which, given, name=name, size=self.chunk_size)

@@ -198,6 +198,12 @@ class Reinforcement(_Strict):
         return {**cls.model_fields[info.field_name].default, **given}
 
 
+class Dedup(_Strict):
+    """When a memory is another one's rewording: from what cosine of their embeddings on."""
+
+    cosine: Annotated[float, _number(0.5, 1)] = 0.95
+
+
 class Rank(_Strict):
     """How `rank` combines a caller's similarity with effective salience."""
 
@@ -260,6 +266,7 @@ class Params(_Strict):
     guard: Guard = Guard()
     retention: tuple[RetentionRule, ...] = ()
     reinforcement: Reinforcement = Reinforcement()
+    dedup: Dedup = Dedup()
     rank: Rank = Rank()
     centrality: Centrality = Centrality()
     summarise: Summarise = Summarise()
