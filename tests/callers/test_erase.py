@@ -196,3 +196,18 @@ def test_a_refused_erasure_is_kept_in_refusals(two):
     with two.store.begin() as connection:
         row = connection.execute(text("SELECT op_type, actor_id, rule FROM refusals")).one()
     assert tuple(row) == ("TOMBSTONE", "tom", "held")
+
+
+def test_what_is_said_again_may_say_that_it_was_erased(two):
+    """On record as an id; only of what was erased here, in this namespace, and in whatever way it is asked."""
+    said = {"namespace": NS, "epistemic_type": "ASSERTED", "source_type": "USER_STATED"}
+    for nothing, error in (("nobody", NotFound), ("tom-0", Refused)):
+        with pytest.raises(error, match=r"reasserts_erased|there is no memory"):
+            two.assert_memory("CANARY-tom again", reasserts_erased=nothing, **said)
+    erased = two.memory("tom-0", namespace=NS).id
+    two.erase("tom-0", namespace=NS)
+    again = two.assert_memory("CANARY-tom fact 0", reasserts_erased="tom-0", **said)
+    assert again.eligible
+    assert again.id != erased
+    assert two.history(again.id, namespace=NS)[0].payload["reasserts_erased"] == str(erased)
+    assert two.memory("tom-0", namespace=NS).value is None

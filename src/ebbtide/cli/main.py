@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ebbtide import __version__
-from ebbtide.cli import act, output, policy, runs
+from ebbtide.cli import act, output, policy, runs, tell
 from ebbtide.cli.options import (
     Actor,
     AsOf,
@@ -425,6 +425,7 @@ def _gist(payload: Any) -> str:
 
 
 act.register(app)
+tell.register(app)
 app.add_typer(policy.app, name="policy")
 app.add_typer(runs.app, name="runs")
 

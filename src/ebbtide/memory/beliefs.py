@@ -11,10 +11,10 @@ from uuid import UUID
 
 from ebbtide.decay import facts
 from ebbtide.decay.maths import rounded
-from ebbtide.memory.case import Case, draft, refused
+from ebbtide.memory.case import Case, draft, id_of, refused
 from ebbtide.memory.requests import Assert, Event, Supersede
 from ebbtide.model.entry import Draft
-from ebbtide.model.errors import BadInput
+from ebbtide.model.errors import BadInput, NotFound
 from ebbtide.model.identity import id_of_stream
 from ebbtide.model.state import MemoryState
 from ebbtide.model.words import (
@@ -44,8 +44,19 @@ def value_digest(value: Any) -> bytes:
 
 
 def asserted(case: Case, line: Assert) -> Iterator[Draft]:
-    """ASSERT: a new memory object."""
-    yield _assert(case, line, case.new_id(line), case.instant(line))
+    """ASSERT: a new memory object, also where one of the same content was erased."""
+    again = None if line.reasserts_erased is None else _erased(case, line.reasserts_erased)
+    yield _assert(case, line, case.new_id(line), case.instant(line), reasserts=again)
+
+
+def _erased(case: Case, name: str) -> UUID:
+    """The id of an erased object."""
+    old = case.writer.state(id_of(case.writer.namespace, name))
+    if old is None:
+        raise NotFound(f"there is no memory {name!r}", field="reasserts_erased", object=name)
+    if old.erased_at is None:
+        raise refused(old, "reasserts_erased_only", "was not erased: leave out reasserts_erased")
+    return old.object_id
 
 
 def event(case: Case, line: Event) -> Iterator[Draft]:
@@ -86,7 +97,15 @@ def event(case: Case, line: Event) -> Iterator[Draft]:
     )
 
 
-def _assert(case: Case, line: Assert, object_id: UUID, at: int, supersedes: UUID | None = None) -> Draft:
+def _assert(
+    case: Case,
+    line: Assert,
+    object_id: UUID,
+    at: int,
+    *,
+    supersedes: UUID | None = None,
+    reasserts: UUID | None = None,
+) -> Draft:
     confidence, listed = (
         initial_confidence(line.epistemic_type, line.source_type)
         if line.confidence is None
@@ -166,6 +185,7 @@ def _assert(case: Case, line: Assert, object_id: UUID, at: int, supersedes: UUID
         "evidence_ids": evidence,
         "confidence": state.confidence_base,
         "salience": state.baseline,
+        "reasserts_erased": None if reasserts is None else str(reasserts),
     }
     if not listed:
         payload["warnings"] = ["unusual_source"]

@@ -16,7 +16,16 @@ from sqlalchemy import Connection, insert, select
 
 from ebbtide.memory.case import Case, id_of
 from ebbtide.memory.decide import decide
-from ebbtide.memory.requests import AnyRequest, Belief, EntityCreate, Event, Line, Penalty, Reinforce
+from ebbtide.memory.requests import (
+    AnyRequest,
+    Belief,
+    EntityCreate,
+    EpistemicTransition,
+    Event,
+    Line,
+    Penalty,
+    Reinforce,
+)
 from ebbtide.model.entry import Draft, Entry
 from ebbtide.model.errors import Conflict, Refused
 from ebbtide.model.identity import id_of_entry, id_of_ref, id_of_stream, uuid8
@@ -116,7 +125,7 @@ class Desk:
             for line, _ in mine:
                 if about := _named(line):
                     objects.append(id_of(namespace, about))
-                if isinstance(line, Belief | Reinforce | Penalty):
+                if isinstance(line, Belief | Reinforce | Penalty | EpistemicTransition):
                     evidence += [id_of(namespace, name) for name in line.evidence]
                 if isinstance(line, Belief) and line.ref:
                     objects.append(id_of_ref(namespace, line.ref))

@@ -7,6 +7,7 @@ import json
 import re
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
+from uuid import UUID
 
 from pydantic import (
     AfterValidator,
@@ -61,6 +62,11 @@ def _identifier(value: str) -> str:
         raise ValueError(error.message) from error
 
 
+def _as_text(value: Any) -> Any:
+    """An id may also be given as a UUID."""
+    return str(value) if isinstance(value, UUID) else value
+
+
 def _instant(value: Any) -> Any:
     if isinstance(value, str):
         try:
@@ -103,7 +109,7 @@ def _number(value: Any) -> Any:
     return value
 
 
-Name = Annotated[str, AfterValidator(_identifier)]
+Name = Annotated[str, BeforeValidator(_as_text), AfterValidator(_identifier)]
 Micros = Annotated[int, BeforeValidator(_instant)]
 TextLine = Annotated[str, AfterValidator(_text)]
 Score = Annotated[float, BeforeValidator(_number)]
@@ -176,6 +182,8 @@ class Assert(Belief):
     epistemic_type: EpistemicType
     source_type: SourceType
     subject: Name | None = None
+    reasserts_erased: Name | None = None
+    """An erased object whose content this is once more, where the caller wants that on record."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
