@@ -247,10 +247,14 @@ def differences(one: MemoryState, other: MemoryState, but: Iterable[str] = ()) -
 
 
 def _check_chains(ledger: Ledger) -> None:
-    """Supersession links point both ways, and of each chain at most one object is ACTIVE."""
+    """Supersession links point both ways, and of each chain at most one object is ACTIVE.
+
+    The link outlives the state where a tombstone archives what was superseded.
+    """
     active: dict[UUID, int] = defaultdict(int)
     for object_id, state in ledger.live.items():
-        assert (state.lifecycle_state == "SUPERSEDED") == (state.superseded_by is not None)
+        superseded = state.lifecycle_state == "SUPERSEDED"
+        assert (superseded or state.tombstoned_at is not None) if state.superseded_by else not superseded
         if state.superseded_by is not None:
             assert ledger.live[state.superseded_by].supersedes == object_id
         oldest = state
