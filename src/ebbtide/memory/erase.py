@@ -14,12 +14,12 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, Connection, Select, Text, and_, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, Text, and_, func, literal, or_, select
 
 from ebbtide.log.head import lock
 from ebbtide.model import instant
 from ebbtide.model.errors import NotFound, Refused
-from ebbtide.model.words import Expiry, OpType, TombstoneReason
+from ebbtide.model.words import Expiry, OpType, StreamType, TombstoneReason
 from ebbtide.project import tombstone
 from ebbtide.project.passes import NAMESPACE, Actor, Chunk
 from ebbtide.project.tombstone import Verdict
@@ -36,7 +36,10 @@ class Counts(BaseModel):
 
 
 class Erased(BaseModel):
-    """One thing that was erased: by its hash and nonce the receipt's holder can show what it was."""
+    """One content that was erased: by its hash and nonce the receipt's holder can show what it was.
+
+    `target_type` is memory_object or event, or entry for what stood in the namespace's own stream.
+    """
 
     target_id: UUID
     target_type: str
@@ -128,22 +131,10 @@ class Erasure:
         if not chunk.entries:
             raise NotFound("there is nothing left to erase: it is erased already", field="object")
         written = self._written(target.namespace, first)
-        items = [
-            Erased(
-                target_id=row.stream_id,
-                target_type="memory_object" if row.stream_type == "object" else "event",
-                content_hash=bytes(row.content_hash).hex(),
-                nonce=bytes(row.nonce).hex(),
-            )
-            for row in self._nonces(target.namespace, written)
-        ]
-        tombstone.erase_contents(
-            self.db,
-            self.connection,
-            target.namespace,
-            subject=target.subject,
-            everything=not target.objects and target.subject is None,
-        )
+        everything = not target.objects and target.subject is None
+        gone = tombstone.gone(self.db, subject=target.subject, everything=everything)
+        items = self._items(target.namespace, gone)
+        tombstone.erase_contents(self.db, self.connection, target.namespace, gone)
         after = self._contents(target.namespace)
         moved = chunk.close()
         return Receipt(
@@ -200,24 +191,28 @@ class Erasure:
         )
         return self.connection.execute(query.order_by(log.seq)).all()
 
-    def _nonces(self, namespace: str, written: Sequence[Any]) -> Sequence[Any]:
-        """Hash and nonce of every content that goes, by the object or event it is of."""
+    def _items(self, namespace: str, gone: ColumnElement[bool]) -> list[Erased]:
+        """Every content that goes, with its hash and nonce, in order of the log."""
         log, e = event_log.c, event_state.c
-        erased = [row.stream_id for row in written]
-        same = and_(log.namespace_id == contents.c.namespace_id, log.seq == contents.c.seq)
-        of_objects: Select[Any] = (
-            select(log.stream_type, log.stream_id, log.content_hash, contents.c.nonce, log.seq)
-            .join_from(event_log, contents, same)
-            .where(log.namespace_id == namespace, self.db.among(log.stream_id, erased))
+        query = (
+            select(log.stream_type, log.stream_id, log.id, e.event_id, log.content_hash, contents.c.nonce)
+            .join_from(
+                contents, event_log, and_(log.namespace_id == contents.c.namespace_id, log.seq == contents.c.seq)
+            )
+            .outerjoin(event_state, and_(e.namespace_id == log.namespace_id, e.seq == log.seq))
+            .where(gone)
+            .order_by(log.seq)
         )
-        of_events: Select[Any] = (
-            select(log.stream_type, e.event_id.label("stream_id"), log.content_hash, contents.c.nonce, log.seq)
-            .join_from(event_log, contents, same)
-            .join(event_state, and_(e.namespace_id == log.namespace_id, e.seq == log.seq))
-            .where(log.namespace_id == namespace, self.db.among(e.event_id, erased))
-        )
-        both = of_objects.union(of_events).subquery()
-        return self.connection.execute(select(both).order_by(both.c.seq)).all()
+        return [
+            Erased(
+                target_id=target_id,
+                target_type=target_type,
+                content_hash=bytes(row.content_hash).hex(),
+                nonce=bytes(row.nonce).hex(),
+            )
+            for row in self.connection.execute(query, {NAMESPACE.key: namespace})
+            for target_type, target_id in [_whose(row)]
+        ]
 
     def _contents(self, namespace: str) -> int:
         query = select(func.count()).select_from(contents).where(contents.c.namespace_id == namespace)
@@ -229,3 +224,10 @@ class Erasure:
             return int(self.connection.execute(query).scalar_one())
 
         return Counts(objects=left(memory_state), events=left(event_state), contents=contents_left)
+
+
+def _whose(row: Any) -> tuple[str, UUID]:
+    """What a content is of: a memory, an event, or, in the namespace's own stream, the entry it came with."""
+    if row.stream_type == StreamType.OBJECT.value:
+        return "memory_object", row.stream_id
+    return ("entry", row.id) if row.event_id is None else ("event", row.event_id)

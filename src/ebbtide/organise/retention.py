@@ -54,7 +54,7 @@ def retention(
     if expired:
         unused = db.once("expired evidence", partial(_unused_evidence, db))
         expired += chunk.write(unused, given | {_POLICY_REF.key: policy.name})
-        tombstone.erase_contents(db, connection, chunk.namespace)
+        tombstone.erase_contents(db, connection, chunk.namespace, tombstone.gone(db))
     return {"examined": scope.objects, "expired": expired}
 
 
