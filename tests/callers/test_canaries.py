@@ -144,7 +144,7 @@ def by_subject(ebb: Ebbtide, clock: Any) -> None:
 
 
 def by_namespace(ebb: Ebbtide, clock: Any) -> None:
-    ebb.erase(namespace=NS)
+    ebb.erase(everything=True, namespace=NS)
 
 
 def by_ttl(ebb: Ebbtide, clock: Any) -> None:

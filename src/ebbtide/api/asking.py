@@ -191,6 +191,8 @@ class Asking(Passing, Reading):
 
     def _take(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> Taken:
         """Asks for one operation: `named` is what its method takes itself, `given` the rest, in which None is not."""
+        for name in given.keys() & {*named, "op"}:
+            raise BadInput("stands twice", field=name)
         said = {**named, **{name: value for name, value in given.items() if value is not None}}
         said["namespace"] = self._namespace_of(said)
         line = {_AS_IN_LINES.get(name, name): value for name, value in said.items()}
@@ -198,8 +200,7 @@ class Asking(Passing, Reading):
 
     def _memory_of(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> Memory:
         """Asks for one operation; the memory that it makes or is about."""
-        said = {**named, **given}
-        namespace = self._namespace_of(said)
+        namespace = self._namespace_of({**given, **named})
         taken = self._take(op, named, {**given, "namespace": namespace})
         return self.memory(taken.target, namespace=namespace)
 
@@ -212,6 +213,7 @@ class Asking(Passing, Reading):
         self,
         *objects: UUID | str,
         subject: str | None = None,
+        everything: bool = False,
         namespace: str = DEFAULT_NAMESPACE,
         reason: str = "user_request",
         actor: str = "caller",
@@ -219,11 +221,13 @@ class Asking(Passing, Reading):
         scrub: bool = True,
         preview: bool = False,
     ) -> Receipt:
-        """Erases memories, or all of a subject, or, with neither, the namespace; the receipt.
+        """Erases memories, or all of a subject, or everything of the namespace; the receipt.
 
         Content is gone from every table at once; `scrub` then takes it out of the files. `preview` does it all and
         rolls it back. A hold on any of it refuses the whole.
         """
+        if (bool(objects), subject is not None, everything).count(True) != 1:
+            raise BadInput("say what to erase: memories, or a subject, or everything of a namespace", field="object")
         target = Target(namespace, tuple(id_of(namespace, str(one)) for one in objects), subject)
         who = actor_of(actor, actor_type)
         with self.store.session() as connection:

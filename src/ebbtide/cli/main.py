@@ -267,6 +267,7 @@ def erase(
     del format  # A receipt is a document.
     where = namespace_of(namespace)
     what: dict[str, Any] = {"subject": subject, "namespace": where, "reason": reason, "actor": actor or read().actor}
+    what["everything"] = not objects and subject is None
     with opened(url) as ebb:
         preview = ebb.erase(*objects or (), preview=True, **what)
         gone, kept = preview.erased, preview.kept
