@@ -85,7 +85,16 @@ class _NoPandas(MetaPathFinder):
 if find_spec("pandas") is None:
     sys.meta_path.insert(0, _NoPandas())
 
-_within_process: dict[str, threading.RLock] = {}
+
+class _File:
+    """A file within this process: one thread at a time has it, with any number of connections."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.connections = 0
+
+
+_within_process: dict[str, _File] = {}
 _registry = threading.Lock()
 
 
@@ -106,7 +115,7 @@ class DuckDB(Database):
         event.listen(self._engine, "after_cursor_execute", _end_execution)
         event.listen(self._engine, "handle_error", _end_execution)
         with _registry:
-            self._lock = _within_process.setdefault(str(Path(self._path).resolve()), threading.RLock())
+            self._file = _within_process.setdefault(str(Path(self._path).resolve()), _File())
 
     def engine(self) -> Engine:
         return self._engine
@@ -116,15 +125,17 @@ class DuckDB(Database):
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
-        if not self._lock.acquire(timeout=self._wait):
+        if not self._file.lock.acquire(timeout=self._wait):
             raise StoreUnavailable(
                 f"{self._path} is in use by another thread of this process; waited {self._wait:g} s: try again"
             )
+        self._file.connections += 1
         try:
             with self._open() as connection:
                 yield connection
         finally:
-            self._lock.release()
+            self._file.connections -= 1
+            self._file.lock.release()
 
     def _open(self) -> Connection:
         """Waits for another process to let go of the file, with jitter, then says who holds it."""
@@ -233,8 +244,12 @@ class DuckDB(Database):
 
     def scrub(self) -> None:
         fresh = Path(f"{self._path}.scrubbed")
-        fresh.unlink(missing_ok=True)
+        for left_over in (fresh, Path(f"{fresh}.wal")):
+            left_over.unlink(missing_ok=True)
         with self.connect() as connection:
+            if self._file.connections > 1:
+                # It would go on in the old file, and what it writes would be lost.
+                raise StoreUnavailable(f"{self._path} is open in this very thread: close that connection, then scrub")
             alone = connection.execution_options(isolation_level="AUTOCOMMIT")
             old = alone.execute(text("SELECT current_database()")).scalar_one()
             alone.execute(text(f"ATTACH '{fresh}' AS scrubbed"))
