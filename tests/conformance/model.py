@@ -24,6 +24,7 @@ ACTIVE_ONLY = {
     "REINFORCE": "signal_active_only",
     "PENALTY": "signal_active_only",
 }
+ENDS = {"RELATE": ("source", "target"), "CONTRADICTION_NOTED": ("object_a", "object_b")}
 AFTER_EXPIRY = ("ACCESS", "HOLD", "RELEASE")
 BAD = "bad input"
 """The verdict on what is refused before any rule is asked."""
@@ -79,6 +80,8 @@ class Model:
     suppressions: list[Suppression] = field(default_factory=list)
     erased_subjects: dict[str, int] = field(default_factory=dict)
     """Up to which entry what was said of a subject in the namespace's own stream is gone."""
+    edges: dict[int, list[str]] = field(default_factory=dict)
+    """What is related, by the entry that says so."""
 
     # What is refused
 
@@ -90,8 +93,12 @@ class Model:
             if pair[0] == pair[1]:
                 return BAD
             return "merged_once" if any(self.entities[one] for one in pair) else None
-        if op == "CONTRADICTION_NOTED":
-            return BAD if request["object_a"] == request["object_b"] else None
+        if op in ENDS:
+            ends = [request[name] for name in ENDS[op]]
+            gone = [self.things[end].gone for end in ends if end in self.things and self.things[end].gone]
+            if gone:
+                return {"erase": "erased", "archive": "expired"}[gone[0]]
+            return BAD if op == "CONTRADICTION_NOTED" and ends[0] == ends[1] else None
         if "object" not in request:
             return BAD if op == "UNSUPPRESS" and not self._suppressing(request, now) else None
         return self._of_object(request, self.things[request["object"]], now)
@@ -117,12 +124,14 @@ class Model:
 
     # What comes of a request that was taken
 
-    def take(self, request: dict[str, Any], now: int) -> None:
-        """Notes what comes of a request."""
+    def take(self, request: dict[str, Any], now: int, seq: int) -> None:
+        """Notes what comes of a request whose first entry is at a place of the log."""
         op, ref = request["op"], request.get("ref")
         if op == "EVENT":
             person = request["actor_id"] if request.get("actor_type") == "HUMAN_USER" else None
             self.events[ref] = request.get("subject") or person
+        elif op in ENDS:
+            self.edges[seq] = [request[name] for name in ENDS[op]]
         elif op == "ENTITY_CREATE":
             self.entities[ref] = None
         elif op == "ENTITY_MERGE":
@@ -233,3 +242,7 @@ class Model:
         }.get(thing.epistemic, True)
         expired = expires_at is not None and expires_at <= now
         return thing.state == "ACTIVE" and not suppressed and not expired and known
+
+    def relates_what_is_erased(self, seq: int) -> bool:
+        """Whether an entry relates a memory that is erased."""
+        return any(end in self.things and self.things[end].gone == "erase" for end in self.edges.get(seq, ()))

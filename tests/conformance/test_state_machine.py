@@ -171,7 +171,7 @@ class Life:
             some = fit if self.rng.random() < 0.6 and fit else refs
             made = self.asked(request | {"object": self.rng.choice(some)}, self.back())
             if made.rule is None:
-                self.model.take(made.request, self.clock.now)
+                self.model.take(made.request, self.clock.now, 0)  # none of these is an edge
                 calls.append(made)
                 continue
             self.take(calls)
@@ -330,7 +330,7 @@ class Life:
         if made.rule is not None:
             self.ask_in_vain(made)
             return
-        self.model.take(made.request, self.clock.now)
+        self.model.take(made.request, self.clock.now, self.last_seq + 1)
         self.take([made])
 
     def asked(self, request: dict[str, Any], back: int) -> Asked:
@@ -433,7 +433,7 @@ class Life:
                 assert entry.seq not in kept
                 continue
             thing = ids.get(entry.stream_id)
-            gone = thing is not None and thing.gone == "erase"
+            gone = (thing is not None and thing.gone == "erase") or self.model.relates_what_is_erased(entry.seq)
             gone = gone or (entry.op_type == "EVENT" and entry.idempotency_key in self.model.erased_events)
             for subject, last in self.model.erased_subjects.items():
                 gone = gone or (entry.seq <= last and f'"subject":"{subject}"' in entry.payload and thing is None
