@@ -101,13 +101,13 @@ class Import:
             done.namespaces.append(name)
         done.refusals = self._refusals()
         done.policies = self._register(policies)
-        for name in done.namespaces:
-            if heads[name][0].last_seq:
-                mend(self.connection, compare(self.db, self.connection, name), name)
-                done.erased += erase_contents(self.db, self.connection, name)
-            else:
-                fill(self.db, self.connection, name)
-                done.contents -= erase_contents(self.db, self.connection, name)
+        known = [name for name in done.namespaces if heads[name][0].last_seq]
+        new = [name for name in done.namespaces if name not in known]
+        fill(self.db, self.connection, new)
+        for name in known:
+            mend(self.connection, compare(self.db, self.connection, name), name)
+        done.erased += sum(erase_contents(self.db, self.connection, name) for name in known)
+        done.contents -= sum(erase_contents(self.db, self.connection, name) for name in new)
         return done
 
     def _check(self) -> None:
