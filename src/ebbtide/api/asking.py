@@ -11,14 +11,15 @@ from sqlalchemy import Connection
 from ebbtide.api.opened import Progress, When, actor_of, no_progress
 from ebbtide.api.passing import Passing
 from ebbtide.api.reading import Reading
-from ebbtide.memory.case import id_of
+from ebbtide.memory.case import ids_of
 from ebbtide.memory.desk import Desk, Refusal, Taken
 from ebbtide.memory.erase import Erasure, Receipt, Target
 from ebbtide.memory.ingest import Ingested, Placed, read_lines, take_lines
-from ebbtide.memory.read import Memory
+from ebbtide.memory.read import Memory, Stored
 from ebbtide.memory.requests import DEFAULT_NAMESPACE, AnyRequest, Line, request_from
 from ebbtide.model.errors import BadInput, EbbtideError, Refused
 from ebbtide.model.words import OpType, TombstoneReason
+from ebbtide.organise.run import Organiser
 from ebbtide.organise.walk import Walker
 
 DEFAULT_POLICY = "default@1.0.0"
@@ -64,15 +65,19 @@ class Asking(Passing, Reading):
         actor_type: str | None = None,
         at: When = None,
         **fields: Any,
-    ) -> Memory:
-        """Stores a new memory. Further fields are those of ASSERT: ref, subject, evidence, salience, confidence …"""
+    ) -> Stored:
+        """Stores a new memory. Further fields are those of ASSERT: ref, subject, evidence, salience, confidence …
+
+        What an ACTIVE memory of the same type and subject says already is not stored twice: that one comes back, with
+        `duplicate` set, and a new `ref` is one more name of it.
+        """
         given = {
             "value": value,
             "object_type": object_type,
             "epistemic_type": epistemic_type,
             "source_type": source_type,
         }
-        return self._ask_one("ASSERT", namespace, actor, actor_type, at, given | fields)
+        return self._store("ASSERT", namespace, actor, actor_type, at, given | fields)
 
     def event(
         self,
@@ -98,11 +103,12 @@ class Asking(Passing, Reading):
         actor_type: str | None = None,
         at: When = None,
         **fields: Any,
-    ) -> Memory:
-        """Closes a memory and opens the one that takes its place; what is not given stays as it was. The new one."""
-        return self._ask_one(
-            "SUPERSEDE", namespace, actor, actor_type, at, {"object": str(obj), "value": value} | fields
-        )
+    ) -> Stored:
+        """Closes a memory and opens the one that takes its place; what is not given stays as it was. The new one.
+
+        Where another ACTIVE memory says the new value already, that one takes its place, with `duplicate` set.
+        """
+        return self._store("SUPERSEDE", namespace, actor, actor_type, at, {"object": str(obj), "value": value} | fields)
 
     def access(self, obj: UUID | str, **options: Any) -> Memory:
         """Records that a memory was shown, which confirms nothing."""
@@ -186,9 +192,11 @@ class Asking(Passing, Reading):
         Content is gone from every table at once; `scrub` then takes it out of the files. `preview` does it all and
         rolls it back. A hold on any of it refuses the whole.
         """
-        target = Target(namespace, tuple(id_of(namespace, str(one)) for one in objects), subject)
-        who = actor_of(actor, actor_type)
+        who, named = actor_of(actor, actor_type), [str(one) for one in objects]
         with self.store.session() as connection:
+            with connection.begin():
+                meant = dict.fromkeys(ids_of(self.store.db, connection, namespace, named))
+            target = Target(namespace, tuple(meant), subject)
             try:
                 with connection.begin() as whole:
                     if scrub and not preview:
@@ -238,6 +246,13 @@ class Asking(Passing, Reading):
     ) -> Memory:
         where = self.namespace_of(obj, namespace)
         return self._ask_one(op, where, actor, actor_type, at, {"object": str(obj)} | fields)
+
+    def _store(
+        self, op: str, namespace: str, actor: str | None, actor_type: str | None, at: When, fields: dict[str, Any]
+    ) -> Stored:
+        taken = self.ask(self._request(op, namespace, actor, actor_type, at, fields))[0]
+        found = self.memory(taken.target, namespace=namespace)
+        return Stored(**dict(found), duplicate=taken.duplicate)
 
     def _ask_one(
         self,
@@ -289,18 +304,18 @@ class Asking(Passing, Reading):
             done.refused.append(error)
 
         lines = list(read_lines(source, file, refuse_and_note))
-        with self.store.session() as connection:
-            runs = self._walked(connection, lines) if walk else iter([lines])
+        with self._organiser() as organiser:
+            runs = self._walked(organiser, lines) if walk else iter([lines])
             taken = 0
             for group in runs:
-                self._take_group(connection, group, refuse, done)
+                self._take_group(organiser.connection, group, refuse, done)
                 taken += len(group)
                 progress(taken, len(lines))
         return done
 
-    def _walked(self, connection: Connection, lines: Sequence[Placed]) -> Iterator[list[Placed]]:
+    def _walked(self, organiser: Organiser, lines: Sequence[Placed]) -> Iterator[list[Placed]]:
         """Groups of lines between which nothing is due; what is due is run before the next group is handed out."""
-        walker, group = Walker(self._organiser_on(connection)), list[Placed]()
+        walker, group = Walker(organiser), list[Placed]()
         for place in lines:
             namespace = place.request.namespace
             at = self._clock() if place.request.effective_at is None else place.request.effective_at

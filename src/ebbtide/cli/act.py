@@ -28,7 +28,7 @@ from ebbtide.cli.options import (
 )
 from ebbtide.cli.output import Format
 from ebbtide.cli.settings import read
-from ebbtide.memory.read import Memory
+from ebbtide.memory.read import Memory, Stored
 
 Session = Annotated[str | None, typer.Option("--session", help="The session it happened in", show_default=False)]
 Evidence = Annotated[
@@ -88,9 +88,10 @@ def _act(
     if format == Format.JSON:
         output.document(memory)
         return
+    known = " (was there already)" if isinstance(memory, Stored) and memory.duplicate else ""
     due = f"; next: {memory.due_rule} at {memory.due_at:%Y-%m-%d %H:%M} UTC" if memory.due_at else ""
     sys.stdout.write(
-        f"{memory.ref or memory.id}: {output.state_of(memory)}, salience {memory.salience:.3f}, "
+        f"{memory.ref or memory.id}{known}: {output.state_of(memory)}, salience {memory.salience:.3f}, "
         f"confidence {memory.confidence:.3f}{due}\n"
     )
 

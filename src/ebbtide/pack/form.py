@@ -60,7 +60,7 @@ def _part(file: str, table: Table, *columns: str) -> Part:
 EVENTS = _part("events.parquet", event_log)
 OPERATIONS = _part("operations.parquet", event_log)
 BATCHES = _part("batches.parquet", batches)
-CONTENTS = _part("contents.parquet", contents, "namespace_id", "seq", "nonce", "content", "digest")
+CONTENTS = _part("contents.parquet", contents)
 NAMESPACES = _part(
     "namespaces.parquet", namespaces, "namespace_id", "last_seq", "last_batch", "last_batch_hash", "secret"
 )

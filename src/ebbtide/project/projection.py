@@ -31,6 +31,7 @@ from ebbtide.policy.document import Policy
 from ebbtide.project.shelf import profile_rows
 from ebbtide.store.database import Database
 from ebbtide.store.tables import (
+    aliases,
     batches,
     edges,
     entities,
@@ -64,6 +65,7 @@ def from_log(db: Database, namespace: str, folded: Table) -> dict[Table, Select[
         evidence_links: _evidence(db, folded),
         event_state: _events(db, namespace),
         streams: _streams(namespace),
+        aliases: _aliases(db, namespace),
         suppressions: _suppressions(db, namespace),
         entities: _entities(db, namespace),
         edges: _edges(db, namespace),
@@ -137,6 +139,18 @@ def _streams(namespace: str) -> Select[Any]:
         .c
     )
     return select(heads.namespace_id, heads.stream_id, heads.version, heads.head_hash).where(heads.place == 1)
+
+
+def _aliases(db: Database, namespace: str) -> Select[Any]:
+    e = _entries(db, namespace, OpType.DEDUP_RESOLVED)
+    alias = db.member(e.said, "alias_id")
+    return select(
+        e.namespace_id,
+        _id(alias).label("alias_id"),
+        e.stream_id.label("object_id"),
+        db.member(e.said, "ref").label("ref"),
+        e.recorded_at,
+    ).where(alias.isnot(None))
 
 
 def _suppressions(db: Database, namespace: str) -> Select[Any]:

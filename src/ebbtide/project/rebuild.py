@@ -71,17 +71,17 @@ def compare(db: Database, connection: Connection, namespace: str) -> Compared:
     What was found is in temporary tables until the next comparison on the same connection.
     """
     _refuse_cut(connection, namespace)
-    folded = _filled(connection, "rebuilt_folded", refold(db, namespace))
+    folded = _filled(db, connection, "rebuilt_folded", refold(db, namespace))
     queries: dict[Table, Any] = dict(from_log(db, namespace, folded))
     expected, differing, counts = {}, {}, {}
     for table, query in queries.items():
-        expected[table] = _filled(connection, f"rebuilt_{table.name}", query)
+        expected[table] = _filled(db, connection, f"rebuilt_{table.name}", query)
     for table, rows in policy_rows(policies_in_log(db, connection, namespace), namespace).items():
-        expected[table] = _filled(connection, f"rebuilt_{table.name}", select(table).where(~true()))
+        expected[table] = _filled(db, connection, f"rebuilt_{table.name}", select(table).where(~true()))
         if rows:
             connection.execute(insert(expected[table]), rows)
     for table, given in expected.items():
-        differing[table] = _filled(connection, f"differing_{table.name}", _differences(table, given, namespace))
+        differing[table] = _filled(db, connection, f"differing_{table.name}", _differences(table, given, namespace))
         counts[table.name] = connection.execute(select(func.count()).select_from(differing[table])).scalar_one()
     return Compared(expected, differing, counts)
 
@@ -104,8 +104,9 @@ def _refuse_cut(connection: Connection, namespace: str) -> None:
         )
 
 
-def _filled(connection: Connection, name: str, query: Any) -> Table:
-    table = temporary(name, query.subquery())
+def _filled(db: Database, connection: Connection, name: str, query: Any) -> Table:
+    # One table a name, since a statement is compiled anew for every table that it has not met.
+    table: Table = db.once(name, lambda: temporary(name, query.subquery()))
     empty(connection, table)
     connection.execute(insert(table).from_select([c.name for c in table.columns], query))
     return table
@@ -205,7 +206,7 @@ def fill(db: Database, connection: Connection, names: Sequence[str]) -> None:
             _refuse_cut(connection, name)
         folds = union_all(*(refold(db, name) for name in group))
         if folded is None:
-            folded = _filled(connection, "rebuilt_folded", folds)
+            folded = _filled(db, connection, "rebuilt_folded", folds)
         else:
             connection.execute(insert(folded).from_select([c.name for c in folded.columns], folds))
         queries = [from_log(db, name, folded) for name in group]

@@ -35,7 +35,7 @@ from ebbtide.decay.maths import decimals9
 from ebbtide.decay.segment import evaluate
 from ebbtide.log.canonical import SEPARATOR
 from ebbtide.model.state import BITS, GROUPS
-from ebbtide.model.words import Expiry, LifecycleState, OpType, StreamType
+from ebbtide.model.words import Expiry, LifecycleState, ObjectType, OpType, StreamType
 from ebbtide.project.passes import (
     NAMESPACE,
     Columns,
@@ -225,27 +225,32 @@ def events(db: Database, name: str, which: Any, verdict: Verdict) -> Staged:
 
 
 def serves_no_other() -> ColumnElement[bool]:
-    """Whether an event is evidence of objects, all of which are erased."""
-    link, s, e = evidence_links.c, memory_state.c, event_state.c
-    linked = and_(link.namespace_id == e.namespace_id, link.evidence_id == e.event_id)
-    kept = exists(
+    """Whether an event is evidence of objects, all of which are erased; being summarised is no use of it."""
+    link, s, o, e = evidence_links.c, memory_state.c, memory_objects.c, event_state.c
+    users = (
         select(link.object_id)
         .join_from(
             evidence_links, memory_state, and_(link.namespace_id == s.namespace_id, link.object_id == s.object_id)
         )
-        .where(linked, s.erased_at.is_(None))
+        .join(memory_objects, and_(link.namespace_id == o.namespace_id, link.object_id == o.object_id))
+        .where(
+            link.namespace_id == e.namespace_id,
+            link.evidence_id == e.event_id,
+            o.object_type != ObjectType.SUMMARY.value,
+        )
     )
-    return and_(exists(select(link.object_id).where(linked)), ~kept)
+    return and_(exists(users), ~exists(users.where(s.erased_at.is_(None))))
 
 
-def erase_contents(
-    db: Database, connection: Connection, namespace: str, *, subject: str | None = None, everything: bool = False
-) -> int:
-    """Deletes what callers wrote of erased objects and events, in the caller's transaction; the rows deleted.
+def of_erased(db: Database, *, subject: str | None = None, everything: bool = False) -> ColumnElement[bool]:
+    """Which contents, by `contents`, are of erased objects and events of the pass's namespace.
 
     That is every content of every entry in an erased object's stream, each erased event's, what was written of a
     `subject` in the namespace's own stream, and with `everything` all of the namespace's.
     """
+    mine = contents.c.namespace_id == NAMESPACE
+    if everything:
+        return mine
     log, s, e = event_log.c, memory_state.c, event_state.c
     of_objects = (
         select(log.seq)
@@ -263,8 +268,11 @@ def erase_contents(
                 db.member(db.json(log.payload), "subject") == subject,
             )
         )
-    statement = delete(contents).where(contents.c.namespace_id == NAMESPACE)
-    if not everything:
-        statement = statement.where(contents.c.seq.in_(union(*gone)))
+    return and_(mine, contents.c.seq.in_(union(*gone)))
+
+
+def erase_contents(connection: Connection, namespace: str, which: ColumnElement[bool]) -> int:
+    """Deletes what callers wrote of what is erased, as `of_erased` says, in the caller's transaction; the rows."""
+    statement = delete(contents).where(which)
     done = connection.execute(statement, {NAMESPACE.key: namespace}, execution_options={"preserve_rowcount": True})
     return int(done.rowcount)

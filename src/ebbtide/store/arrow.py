@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import BigInteger, Boolean, Double, Integer, LargeBinary, SmallInteger, Text, Uuid
+from sqlalchemy import ARRAY, BigInteger, Boolean, Double, Integer, LargeBinary, SmallInteger, Text, Uuid
 
 ARROW: dict[type, pa.DataType] = {
     BigInteger: pa.int64(),
@@ -20,6 +20,13 @@ ARROW: dict[type, pa.DataType] = {
 }
 
 
+def arrow_type(kind: Any) -> pa.DataType:
+    """The Arrow type of a column's type."""
+    if isinstance(kind, ARRAY):
+        return pa.list_(ARROW[type(kind.item_type)])
+    return ARROW[type(kind)]
+
+
 def schema_of(columns: Iterable[Any]) -> pa.Schema:
     """The Arrow schema of columns of a table or query."""
-    return pa.schema([pa.field(column.name, ARROW[type(column.type)]) for column in columns])
+    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])

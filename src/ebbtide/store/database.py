@@ -166,6 +166,15 @@ class Database(ABC):
         """Aggregate: bytes of all rows, one after the other."""
 
     @abstractmethod
+    def cosine(self, a: ColumnElement[Any], b: ColumnElement[Any]) -> ColumnElement[float]:
+        """The cosine of two arrays of as many doubles, neither all zeros; the last bits are the database's own."""
+
+    def near(self, connection: Connection, a: Any, b: Any, cosine: Any) -> ColumnElement[bool]:
+        """A quick test that every pair passes whose cosine is at least the given one: true where there is none."""
+        del connection, a, b, cosine
+        return literal(True)
+
+    @abstractmethod
     def json(self, document: Any) -> ColumnElement[Any]:
         """A JSON text, ready to be read by `member`: parsed once where the database keeps it so."""
 
@@ -184,6 +193,15 @@ class Database(ABC):
     @abstractmethod
     def snapshot(self, connection: Connection) -> Connection:
         """The connection, whose next transactions each see the store as it is when they begin, writers or not."""
+
+    @abstractmethod
+    def members(self, document: Any, name: str) -> ColumnElement[str]:
+        """The texts of a list in a `json` document, each in a row of its own; no row where it is absent."""
+
+    @staticmethod
+    def json_text(value: Any) -> ColumnElement[str]:
+        """A text as a JSON text, escaped as needs be; null stays null."""
+        return cast(func.to_json(value), Text)
 
     @abstractmethod
     def json_object(self, **members: Any) -> ColumnElement[Any]:
@@ -237,6 +255,10 @@ class Database(ABC):
     @abstractmethod
     def problems(self, connection: Connection) -> Iterator[str]:
         """What an operator should know of the set-up of this database."""
+
+    @abstractmethod
+    def damaged_indexes(self, connection: Connection) -> Iterator[str]:
+        """Which indexes do not find as many rows as their table has, with both counts."""
 
     def as_text(self, column: ColumnElement[Any]) -> ColumnElement[str]:
         """A column in the canonical text of the log's hash: scores as integer 10⁻⁹, bytes as hexadecimal."""

@@ -37,6 +37,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.types import UserDefinedType
 
 from ebbtide.model.errors import StoreUnavailable
 from ebbtide.store.arrow import schema_of
@@ -56,6 +57,19 @@ _TYPES: dict[type, str] = {
     Text: "text",
     Uuid: "uuid",
 }
+
+
+ROUGHLY = 1e-3
+"""More than a cosine of 4,096 numbers in single precision can be off."""
+
+
+class _Vector(UserDefinedType[Any]):
+    """pgvector's type, to which arrays of doubles are cast."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "vector"
 
 
 class PostgreSQL(Database):
@@ -167,6 +181,24 @@ class PostgreSQL(Database):
     def unhex(self, text: Any) -> ColumnElement[bytes]:
         return func.decode(text, "hex", type_=LargeBinary)
 
+    def cosine(self, a: ColumnElement[Any], b: ColumnElement[Any]) -> ColumnElement[float]:
+        pair = func.unnest(a, b).table_valued("x", "y").render_derived(name="pair")
+        x, y = cast(pair.c.x, Double), cast(pair.c.y, Double)
+
+        def total(products: Any) -> Any:
+            return func.sum(products, type_=Double)
+
+        lengths = func.sqrt(total(x * x), type_=Double) * func.sqrt(total(y * y), type_=Double)
+        return select(total(x * y) / lengths).select_from(pair).correlate_except(pair).scalar_subquery()
+
+    def near(self, connection: Connection, a: Any, b: Any, cosine: Any) -> ColumnElement[bool]:
+        # pgvector computes in single precision, far quicker: too roughly to decide, well enough to leave out.
+        if not connection.execute(text("SELECT to_regtype('vector') IS NOT NULL")).scalar_one():
+            return literal(True)
+        distance = cast(a, _Vector).op("<=>", return_type=Double)(cast(b, _Vector))
+        found: ColumnElement[bool] = 1 - distance >= cosine - literal(ROUGHLY, Double)
+        return found
+
     def json(self, document: Any) -> ColumnElement[Any]:
         return cast(document, JSONB)
 
@@ -181,6 +213,9 @@ class PostgreSQL(Database):
 
     def snapshot(self, connection: Connection) -> Connection:
         return connection.execution_options(isolation_level="REPEATABLE READ")
+
+    def members(self, document: Any, name: str) -> ColumnElement[str]:
+        return func.jsonb_array_elements_text(func.jsonb_extract_path(document, name), type_=Text)
 
     def json_object(self, **members: Any) -> ColumnElement[Any]:
         return func.jsonb_build_object(*(part for member in members.items() for part in member), type_=JSONB)
@@ -236,3 +271,38 @@ class PostgreSQL(Database):
                 f"this connection is {'a superuser' if superuser else 'the owner of the tables'}, who can disable the "
                 "log's protection: run the service as a member of the role ebbtide_app"
             )
+
+    def damaged_indexes(self, connection: Connection) -> Iterator[str]:
+        for index in connection.execute(text(_INDEXES)).all():
+            counts = []
+            for way, order in ((_BY_INDEX, f"ORDER BY {index.columns} OFFSET 0"), (_BY_SCAN, "")):
+                for setting, value in way.items():
+                    connection.execute(text(f"SET LOCAL {setting} = {value}"))
+                rows = f"SELECT 1 FROM {index.table_name} WHERE {index.condition} {order}"
+                counts.append(connection.execute(text(f"SELECT count(*) FROM ({rows}) walked")).scalar_one())
+            found, there = counts
+            if found != there:
+                yield (
+                    f"index {index.name} finds {found} rows of {index.table_name}, a scan {there}: "
+                    f"REINDEX INDEX {index.name}"
+                )
+
+
+_INDEXES = """
+    SELECT c.relname AS name, t.relname AS table_name,
+        coalesce(pg_get_expr(i.indpred, i.indrelid), 'true') AS condition,
+        (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
+            FROM unnest(i.indkey) WITH ORDINALITY k (attnum, place)
+            JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum) AS columns
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+    WHERE t.relnamespace = 'public'::regnamespace AND i.indisvalid ORDER BY 2, 1
+"""
+_BY_INDEX = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_sort": "off",
+    "enable_incremental_sort": "off",
+    "enable_indexscan": "on",
+    "enable_indexonlyscan": "on",
+}
+_BY_SCAN = {"enable_seqscan": "on", "enable_indexscan": "off", "enable_indexonlyscan": "off"}
