@@ -91,23 +91,27 @@ class Import:
 
     def _write(self, policies: list[tuple[Policy, int]]) -> Imported:
         done = Imported(path=str(self.folder), namespaces=[], unchanged=[])
-        heads = {name: self._locked(name) for name in sorted(self.manifest.namespaces)}
-        for name, (head, last_seq) in heads.items():
-            self._refuse_other(head)
-            if head.last_seq >= last_seq:
-                done.unchanged.append(name)
+        new, known = [], []
+        for name in sorted(self.manifest.namespaces):
+            head, last_seq = self._locked(name)
+            if not head.last_seq:
+                new.append(name)
                 continue
-            self._take(head, last_seq, done)
-            done.namespaces.append(name)
+            self._refuse_other(head)
+            if head.last_seq < last_seq:
+                known.append(name)
+                done.erased += self._erased_of_namespace(head)
+            else:
+                done.unchanged.append(name)
+        done.namespaces = sorted(new + known)
+        self._append(done)
         done.refusals = self._refusals()
         done.policies = self._register(policies)
-        for name in done.namespaces:
-            if heads[name][0].last_seq:
-                mend(self.connection, compare(self.db, self.connection, name), name)
-                done.erased += erase_contents(self.connection, name, of_erased(self.db))
-            else:
-                fill(self.db, self.connection, name)
-                done.contents -= erase_contents(self.connection, name, of_erased(self.db))
+        fill(self.db, self.connection, new)
+        for name in known:
+            mend(self.connection, compare(self.db, self.connection, name), name)
+        done.erased += sum(erase_contents(self.connection, name, of_erased(self.db)) for name in known)
+        done.contents -= sum(erase_contents(self.connection, name, of_erased(self.db)) for name in new)
         return done
 
     def _check(self) -> None:
@@ -132,20 +136,40 @@ class Import:
         head = lock_or_create(self.db, self.connection, namespace, lambda size: bytes(row.secret or self.entropy(size)))
         return head, row.last_seq
 
-    def _take(self, head: Head, last_seq: int, done: Imported) -> None:
-        """Appends what is new of a namespace; its state does not follow yet."""
-        pack, name = self._staged, head.namespace_id
-        new = and_(pack.log.c.namespace_id == name, pack.log.c.seq > head.last_seq)
-        self._append(event_log, pack.log, new)
-        later = and_(pack.batches.c.namespace_id == name, pack.batches.c.batch > head.last_batch)
-        self._append(batches, pack.batches, later)
-        moved = update(namespaces).where(namespaces.c.namespace_id == name).values(last_seq=last_seq)
-        self.connection.execute(moved)
-        done.contents += self._contents(name, head.last_seq)
-        done.erased += self._erased_of_namespace(head, new)
-        event = pack.log.c.op_type == OpType.EVENT.value
-        done.events += self._count(pack.log, and_(new, event))
-        done.operations += self._count(pack.log, and_(new, ~event))
+    def _append(self, done: Imported) -> None:
+        """Appends what each namespace does not have yet, and moves its head; its state does not follow yet."""
+        pack, head = self._staged, namespaces.c
+        later = [
+            (event_log, pack.log, pack.log.c.seq > head.last_seq),
+            (batches, pack.batches, pack.batches.c.batch > head.last_batch),
+        ]
+        appended = self._rows(event_log, *later[0][1:]).subquery().c
+        for op_type, entries in self.connection.execute(
+            select(appended.op_type, func.count()).group_by(appended.op_type)
+        ):
+            done.events += entries if op_type == OpType.EVENT else 0
+            done.operations += entries if op_type != OpType.EVENT else 0
+        for target, staged, which in later:
+            self._insert(target, self._rows(target, staged, which))
+        done.contents += self._insert(contents, self._contents())
+        given = pack.namespaces.c
+        moved = and_(head.namespace_id == given.namespace_id, head.last_seq < given.last_seq)
+        self.connection.execute(update(namespaces).where(moved).values(last_seq=given.last_seq))
+
+    def _rows(self, target: Table, staged: Table, which: Any) -> Any:
+        """Staged rows that come after the head of their namespace, in order."""
+        names = [column.name for column in target.columns]
+        return (
+            select(*(staged.c[name] for name in names))
+            .join_from(staged, namespaces, staged.c.namespace_id == namespaces.c.namespace_id)
+            .where(which)
+            .order_by(*(staged.c[name] for name in names[:2]))
+        )
+
+    def _insert(self, target: Table, rows: Any) -> int:
+        names = [column.name for column in rows.selected_columns]
+        statement = insert(target).from_select(names, rows)
+        return int(self.connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount)
 
     def _refuse_other(self, head: Head) -> None:
         """What is here and what the pack says must be the same as far as both go."""
@@ -177,37 +201,29 @@ class Import:
             object=namespace,
         )
 
-    def _append(self, target: Table, staged: Table, which: Any) -> None:
-        names = [column.name for column in target.columns]
-        rows = select(*(staged.c[name] for name in names)).where(which).order_by(*(staged.c[n] for n in names[:2]))
-        self.connection.execute(insert(target).from_select(names, rows))
-
-    def _contents(self, namespace: str, after: int) -> int:
+    def _contents(self) -> Any:
         """Content of the entries that are new here, but for what a tombstone of the log erased."""
-        given, log = self._staged.contents, self._staged.log
-        kept = (
+        given, log, head = self._staged.contents, self._staged.log, namespaces.c
+        return (
             select(*(given.c[name] for name in CONTENTS.columns))
             .join_from(given, log, and_(given.c.namespace_id == log.c.namespace_id, given.c.seq == log.c.seq))
+            .join(namespaces, given.c.namespace_id == head.namespace_id)
             .where(
-                given.c.namespace_id == namespace,
-                given.c.seq > after,
-                ~erased(self.db, log, literal(namespace), target_of(self.db, log)),
+                given.c.seq > head.last_seq,
+                ~erased(self.db, log, log.c.namespace_id, target_of(self.db, log)),
             )
-            .order_by(given.c.seq)
+            .order_by(given.c.namespace_id, given.c.seq)
         )
-        written = self.connection.execute(
-            insert(contents).from_select(CONTENTS.columns, kept), execution_options={"preserve_rowcount": True}
-        )
-        return int(written.rowcount)
 
-    def _erased_of_namespace(self, head: Head, new: Any) -> int:
+    def _erased_of_namespace(self, head: Head) -> int:
         """Content in the namespace's own stream has no tombstone of its own.
 
         Where something was erased in what is new, what the pack has no more of that content goes from here too.
         """
         log = self._staged.log.c
+        new = and_(log.namespace_id == head.namespace_id, log.seq > head.last_seq)
         erasing = select(log.seq).where(new, log.op_type == OpType.TOMBSTONE.value).limit(1)
-        if not head.last_seq or self.connection.execute(erasing).first() is None:
+        if self.connection.execute(erasing).first() is None:
             return 0
         there = self._staged.contents.c
         kept = exists().where(there.namespace_id == contents.c.namespace_id, there.seq == contents.c.seq)

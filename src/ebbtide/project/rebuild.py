@@ -27,6 +27,7 @@ from sqlalchemy import (
     select,
     true,
     union,
+    union_all,
     update,
 )
 
@@ -36,7 +37,7 @@ from ebbtide.project.passes import empty, temporary
 from ebbtide.project.projection import columns_of, from_log, policies_in_log, policy_rows
 from ebbtide.project.refold import refold
 from ebbtide.store.database import Database
-from ebbtide.store.tables import event_log, memory_objects, memory_state, namespaces
+from ebbtide.store.tables import event_log, evidence_links, memory_objects, memory_state, namespaces
 
 NAMED = 20
 """So many differing rows of each table are named one by one."""
@@ -190,25 +191,50 @@ def mend(connection: Connection, compared: Compared, namespace: str) -> None:
             connection.execute(insert(table).from_select(names, rows))
 
 
-def fill(db: Database, connection: Connection, namespace: str) -> None:
-    """Writes the state of a namespace that has a log and no state yet, in the caller's transaction.
+TOGETHER = 20
+"""So many namespaces are filled by one statement: DuckDB keeps megabytes for each statement of a transaction."""
 
-    The transaction holds the head's lock. There is nothing to compare with, which is most of what a rebuild does.
+
+def fill(db: Database, connection: Connection, names: Sequence[str]) -> None:
+    """Writes the state of namespaces that have a log and no state yet, in the caller's transaction.
+
+    The transaction holds the heads' locks. There is nothing to compare with, which is most of what a rebuild does.
     """
-    _refuse_cut(connection, namespace)
-    folded = _filled(db, connection, "rebuilt_folded", refold(db, namespace))
-    for table, query in from_log(db, namespace, folded).items():
-        names = [column.name for column in columns_of(table)]
-        if table is namespaces:
-            given = query.subquery().c
-            head = {name: given[name] for name in names if name not in _keys(table)}
-            same = namespaces.c.namespace_id == given.namespace_id
-            connection.execute(update(namespaces).where(same).values(head))
+    folded: Table | None = None
+    for group in (names[place : place + TOGETHER] for place in range(0, len(names), TOGETHER)):
+        for name in group:
+            _refuse_cut(connection, name)
+        folds = union_all(*(refold(db, name) for name in group))
+        if folded is None:
+            folded = _filled(db, connection, "rebuilt_folded", folds)
         else:
-            connection.execute(insert(table).from_select(names, query))
-    for table, rows in policy_rows(policies_in_log(db, connection, namespace), namespace).items():
-        if rows:
-            connection.execute(insert(table), rows)
+            connection.execute(insert(folded).from_select([c.name for c in folded.columns], folds))
+        queries = [from_log(db, name, folded) for name in group]
+        for table in [table for table in queries[0] if table not in _FOLDED]:
+            _fill(connection, table, union_all(*(query[table] for query in queries)))
+        found = [policy_rows(policies_in_log(db, connection, name), name) for name in group]
+        for table in found[0]:
+            rows = [row for one in found for row in one[table]]
+            if rows:
+                db.bulk_insert(connection, table, rows)
+    if folded is not None:
+        for table, query in from_log(db, names[0], folded).items():
+            if table in _FOLDED:
+                _fill(connection, table, query)
+
+
+_FOLDED = (memory_objects, memory_state, evidence_links)
+"""Tables that follow from the folded objects, whichever namespaces they are of."""
+
+
+def _fill(connection: Connection, table: Table, query: Any) -> None:
+    names = [column.name for column in columns_of(table)]
+    if table is not namespaces:
+        connection.execute(insert(table).from_select(names, query))
+        return
+    given = query.subquery().c
+    head = {name: given[name] for name in names if name not in _keys(table)}
+    connection.execute(update(namespaces).where(namespaces.c.namespace_id == given.namespace_id).values(head))
 
 
 @dataclass(frozen=True, slots=True)

@@ -322,7 +322,7 @@ def _held(path: str, message: str, wait: float) -> str:
 @contextmanager
 def _incoming(connection: Connection, table: Table, rows: Sequence[Row]) -> Iterator[None]:
     """Rows as a relation `incoming_rows`, without a detour over parameters."""
-    raw: Any = connection.connection.driver_connection
+    raw: Any = connection.connection.dbapi_connection
     raw.register("incoming_rows", pa.table({c.name: _arrow_column(c, rows) for c in table.columns}))
     try:
         yield

@@ -115,7 +115,7 @@ class PostgreSQL(Database):
         if not rows:
             return
         names = [column.name for column in table.columns]
-        raw: Any = connection.connection.driver_connection
+        raw: Any = connection.connection.dbapi_connection
         columns = ", ".join(f'"{name}"' for name in names)
         with raw.cursor() as cursor, cursor.copy(f'COPY "{table.name}" ({columns}) FROM STDIN') as copy:
             for row in rows:
