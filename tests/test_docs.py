@@ -2,9 +2,9 @@
 
 In README.md and docs/*.md a block ```` ```console ```` is a session: every line `$ ebb …` is run, in order, and what
 stands below it is what it prints, where `…` stands for anything. Each must end with exit code 0, unless the line ends
-in `; echo $?`. Blocks of Python are executed; a ```` ```text ```` block right after one is what it prints. A block
-with a file name, as in ```` ```toml mine.toml ````, is written to that file first. Each page has a folder and a store
-of its own.
+in `; echo $?`. Blocks of Python are executed, each going on from the one before; a ```` ```text ```` block right after
+one is what it prints. A block with a file name, as in ```` ```toml mine.toml ````, is written to that file first; JSON
+Lines without one are ingested. Each page has a folder and a store of its own.
 """
 
 from __future__ import annotations
@@ -34,9 +34,13 @@ from ebbtide.policy.document import Policy
 from ebbtide.policy.files import library
 from ebbtide.store.tables import metadata
 
+COMMAND = typer.main.get_command(main.app)
+"""Made once, since that takes as long as many a command."""
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+REQUESTS = DOCS / "requests.md"
+"""Played by tests/test_surface.py, which also looks at what it leaves."""
 EVERY_PAGE = [*PAGES, ROOT / "CHANGELOG.md", *sorted((DOCS / "decisions").glob("*.md"))]
 
 FENCE = re.compile(r"^```(\w*)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -109,7 +113,7 @@ def run_ebb(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
     out = io.StringIO()
     monkeypatch.setattr(sys, "argv", shlex.split(command.removesuffix("; echo $?")))
     with redirect_stdout(out), redirect_stderr(out):
-        code = main._run(main.app)
+        code = main._run(COMMAND)
     assert asked or code == 0, f"`{command}` ended with {code}: {out.getvalue()}"
     return out.getvalue() + (f"{code}\n" if asked else "")
 
@@ -124,11 +128,11 @@ def same(shown: str, printed: str) -> bool:
     return re.fullmatch(pattern, tidy(printed), re.DOTALL) is not None
 
 
-def run_python(block: Block, page: Path) -> str:
+def run_python(block: Block, page: Path, names: dict[str, Any]) -> str:
     out = io.StringIO()
     code = compile("\n" * (block.line - 1) + block.text, name_of(page), "exec")
     with redirect_stdout(out):
-        exec(code, {"__name__": "__main__"})
+        exec(code, names)
     return out.getvalue()
 
 
@@ -144,14 +148,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield tmp_path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != REQUESTS], ids=name_of)
 def test_what_a_page_shows_is_what_happens(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(page, folder, monkeypatch)
+
+
+def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Does everything that a page shows, and compares what it gives."""
+    names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
         if block.file:
             (folder / block.file).write_text(block.text, encoding="utf-8")
         if block.language == "python":
-            printed = run_python(block, page)
+            printed = run_python(block, page, names)
             assert block.printed is None or same(block.printed, printed), f"{name_of(page)}:{block.line}\n{printed}"
+        elif block.language == "jsonl" and block.file is None:
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(block.text.encode()), encoding="utf-8"))
+            run_ebb("ebb ingest -", monkeypatch)
         elif block.language == "console":
             for step in session(block.text):
                 if step.command.startswith("ebb "):
@@ -189,7 +202,7 @@ def commands() -> Iterator[tuple[str, Any]]:
             else:
                 yield f"{path} {name}", command
 
-    yield from below(typer.main.get_command(main.app), "ebb")
+    yield from below(COMMAND, "ebb")
 
 
 COMMANDS = dict(commands())

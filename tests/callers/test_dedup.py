@@ -217,7 +217,7 @@ def test_only_what_is_active_counts(ebb, clock, leaves) -> None:
     if leaves == "supersede":
         ebb.supersede("one", "Maya lives in Paris.", ref="paris", namespace=NS)
     elif leaves == "erase":
-        ebb.erase("one", namespace=NS)
+        ebb.erase("one", namespace=NS, scrub=False)
     elif leaves == "expires":  # recency: a TASK's ttl ends after 90 days; no run has come
         ebb.assign_policy("recency@1.0.0", namespace=NS)
         clock.forward(days=91)
@@ -301,7 +301,7 @@ def test_erasing_the_first_takes_all_that_was_said_again(ebb, url) -> None:
         line | {"effective_at": "2026-03-01T00:00:00Z", "metadata": {"note": "CANARY once more"}},
     ]
     ingest(ebb, *lines)
-    receipt = ebb.erase("two", namespace=NS)
+    receipt = ebb.erase("two", namespace=NS, scrub=False)
     assert receipt.objects == [id_of_ref(NS, "one")]
     assert receipt.erased.model_dump() == {"objects": 1, "events": 1, "contents": 4}
     assert not [row for row in rows(ebb, contents) if "CANARY" in row["content"]]
@@ -315,7 +315,7 @@ def test_erasing_the_first_takes_all_that_was_said_again(ebb, url) -> None:
 
 def test_what_was_erased_is_said_again_as_a_new_memory_that_may_say_so(ebb) -> None:
     ebb.ask(HOME | {"ref": "one"})
-    ebb.erase("one", namespace=NS)
+    ebb.erase("one", namespace=NS, scrub=False)
     [taken] = ebb.ask(HOME | {"ref": "two", "reasserts_erased": True})
     assert not taken.duplicate
     assert json.loads(taken.entries[0].payload)["reasserts_erased"] is True
@@ -422,7 +422,7 @@ def test_an_embedding_is_content(ebb) -> None:
     assert (row["embedding_model"], row["dimensions"], list(row["embedding"])) == ("small-1", 2, at_angle(0.5))
     said = json.loads(row["content"])
     assert (len(said["embedding"]), said["embedding_model"]) == (64, "small-1")
-    ebb.erase("one", namespace=NS)
+    ebb.erase("one", namespace=NS, scrub=False)
     assert rows(ebb, contents) == []
     ebb.ask(other_words("two", 0.5, embedding_model="small-1"))
     assert objects(ebb) == {"one", "two"}

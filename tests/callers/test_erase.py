@@ -106,7 +106,7 @@ def test_a_preview_says_the_same_and_changes_nothing(two):
 
 def test_a_whole_namespace_goes_and_others_stay(two):
     two.event("CANARY-other", namespace="other")
-    receipt = two.erase(namespace=NS)
+    receipt = two.erase(everything=True, namespace=NS)
     assert (receipt.erased.objects, receipt.erased.events) == (5, 4)
     assert receipt.kept.model_dump() == {"objects": 0, "events": 0, "contents": 0}
     assert "CANARY-maya" not in dump(two)
@@ -138,7 +138,7 @@ def test_unknown_objects_and_reasons_are_refused(two):
     with pytest.raises(NotFound):
         two.erase("maya-0", "nobody", namespace=NS)
     with pytest.raises(NotFound):
-        two.erase(namespace="nowhere")
+        two.erase(everything=True, namespace="nowhere")
     assert two.memory("maya-0", namespace=NS).value == "CANARY-maya fact 0"
 
 

@@ -5,7 +5,7 @@ from sqlalchemy import select
 
 from ebbtide import BadInput, NotFound, Refused
 from ebbtide.model.identity import id_of_ref
-from ebbtide.store.tables import edges, entities, event_log
+from ebbtide.store.tables import contents, edges, entities, event_log
 
 NS = "maya"
 
@@ -76,3 +76,21 @@ def test_bad_relations_are_refused(known):
     with pytest.raises(BadInput, match="two different"):
         ask(known, "ENTITY_MERGE", primary="maya", merged="maya")
     assert rows(known, edges) == []
+
+
+def test_what_was_erased_is_related_to_nothing_any_more(known):
+    """And what was written of its relations is gone with it; those of others stay."""
+    for pair in (("home", "away"), ("away", "maya"), ("maya", "tolly")):
+        known.relate(*pair[:1], "NEAR", pair[1], namespace=NS, metadata={"note": f"CANARY of {'-'.join(pair)}"})
+    known.erase("home", namespace=NS, scrub=False)
+    with known.store.begin() as connection:
+        kept = "".join(connection.execute(select(contents.c.content)).scalars())
+    assert "CANARY of home-away" not in kept
+    assert "CANARY of away-maya" in kept
+    assert "CANARY of maya-tolly" in kept
+    for call in (
+        lambda: known.relate("maya", "NEAR", "home", namespace=NS),
+        lambda: known.contradict("home", "away", namespace=NS),
+    ):
+        with pytest.raises(Refused, match="home was erased"):
+            call()

@@ -180,6 +180,43 @@ def test_acting_commands_print_the_memory(lived, run, command, obj, changes):
     assert run("access", obj).out.startswith(f"{obj}: ")
 
 
+def test_telling_commands_print_what_they_made(lived, run):
+    """An id that other commands take, under the name that was given, by who asked at the time given."""
+    asked = ["--actor", "tom", "--actor-type", "HUMAN_USER", "--at", ago(1), "--format", "json"]
+    made = {}
+    for name, command in {
+        "said": ["event", '["I moved", "again"]', "--json", "--ref", "said", "--role", "USER"],
+        "paris": ["assert", "Paris", "--epistemic-type", "CONDITIONAL", "--source", "IMPORTED", "--confidence", 0.4,
+                  "--evidence", "said", "--condition", "TRUE", "--ref", "paris"],
+        "tom": ["entity", "create", "Tom", "--type", "PERSON", "--alias", "T.", "--ref", "tom"],
+        "t": ["entity", "create", "T.", "--type", "PERSON", "--ref", "t"],
+        "edge": ["relate", "paris", "ABOUT", "tom", "--confidence", 0.5],
+        "other": ["contradict", "paris", "home", "--description", "two homes"],
+        "merged": ["entity", "merge", "tom", "t"],
+    }.items():  # fmt: skip
+        done = run(*command, *asked)
+        assert (done.code, done.err) == (0, ""), command
+        assert done.json["namespace_id"] == "maya"
+        made[name] = done.json["id"]
+    assert made["merged"] == made["tom"]
+    assert len(set(made.values())) == len(made) - 1
+    paris = run("show", made["paris"], "--format", "json").json
+    assert (paris["ref"], paris["stored_confidence"], paris["evidence"]) == ("paris", 0.4, [made["said"]])
+    entry = run("history", "paris", "--format", "json").json["entries"][0]
+    assert (entry["actor_id"], entry["actor_type"], entry["effective_at"]) == ("tom", "HUMAN_USER", ago(1))
+    assert run("event", "[", "--json").code == run("assert", "x", "--json", *words("--source IMPORTED")).code == 2
+
+
+def test_a_belief_is_told_its_condition_and_how_it_is_known(lived, run):
+    made = ["--epistemic-type", "CONDITIONAL", "--source", "USER_STATED", "--ref", "if"]
+    assert run("assert", "if so", *made).code == 0
+    assert run("condition", "if", "TRUE", "--format", "json").json["eligible"] is True
+    assert run("transition", "if", "ASSERTED", "--trigger", "policy", "--format", "json").json["condition"] is None
+    done = run("condition", "if", "TRUE", "--format", "json")
+    assert (done.code, done.error["object"]) == (4, "if")
+    assert run("transition", "home", "OBSERVED", "--trigger", "policy", "--expected", 0).code == 4
+
+
 def test_what_a_rule_refuses_is_exit_code_4(lived, run):
     for command in (["restore", "home"], ["pin", "gone"], ["reinforce", "gone", "--signal", "CONFIRMED"]):
         done = run(*command)

@@ -46,6 +46,7 @@ def live(ebb: Ebbtide, clock: Any) -> None:
         belief("todo", object_type="TASK"),
         belief("plan", object_type="INTENT", evidence=["m3"]),
         belief("secret", evidence=["m2"], subject="zoe"),
+        belief("said-again", value="what n5 says"),
         {"op": "ENTITY_CREATE", "ref": "maya", "entity_type": "PERSON", "canonical_name": "Maya", "aliases": ["M"]},
         {"op": "ENTITY_CREATE", "ref": "maya2", "entity_type": "PERSON", "canonical_name": "Maya B."},
         {"op": "RELATE", "edge_type": "ABOUT", "source": "home", "target": "maya", "confidence": 0.7},

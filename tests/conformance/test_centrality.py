@@ -391,6 +391,7 @@ def test_a_correction_leaves_centrality_as_it_was_decided(ebb, clock, make_url_f
             row = next(row for row in plan.rows.to_pylist() if row["ref"] == ref)
             assert row["new_salience"] == pytest.approx(oracle.memory(ref).salience, abs=2e-9), ref
     assert ebb.rebuild().equal
+    assert ebb.verify().ok
 
 
 def test_the_views_show_what_a_boost_did(ebb, clock) -> None:

@@ -17,6 +17,7 @@ from ebbtide.model.state import OBJECT_COLUMNS
 from ebbtide.project.projection import columns_of
 from ebbtide.project.rebuild import NAMED, compare, mend, named, rebuild, state_digest
 from ebbtide.store.tables import (
+    aliases,
     edges,
     entities,
     event_log,
@@ -33,6 +34,7 @@ from ebbtide.store.tables import (
 )
 
 CACHES = (
+    aliases,
     memory_objects,
     memory_state,
     event_state,

@@ -112,6 +112,7 @@ def test_a_day_of_a_stream_becomes_a_memory(ebb, clock, teller) -> None:
     assert batch["entries"] == 3
     assert not any("said" in entry.payload for entry in (asserted, created))
     assert ebb.rebuild().equal
+    assert ebb.verify().ok
 
 
 def test_windows_are_by_day_stream_and_subject(ebb, clock, teller) -> None:
@@ -318,6 +319,8 @@ def test_erased_events_take_their_summary_along_for_good(ebb, clock, teller) -> 
     with ebb.store.begin() as connection:
         left = connection.execute(text("SELECT content FROM contents")).scalars().all()
     assert not any("a0" in content for content in left)
+    assert ebb.rebuild().equal
+    assert ebb.verify().ok
 
 
 def test_a_summary_ages_and_is_erased_by_name_without_its_events(ebb, clock) -> None:

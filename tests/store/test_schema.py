@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, text
 
 from ebbtide import Ebbtide, StoreUnavailable
 from ebbtide.model.words import Task
-from ebbtide.store.tables import metadata
+from ebbtide.store.tables import contents, metadata
 
 WORDS = {
     "BIGINT": "int64", "INTEGER": "int32", "SMALLINT": "int16", "BOOLEAN": "bool", "UUID": "uuid",
@@ -123,6 +123,17 @@ def test_no_table_has_foreign_keys(url):
 
 def test_duckdb_has_no_secondary_index(make_url_for):
     assert query(make_url_for("duckdb"), "SELECT index_name FROM duckdb_indexes()") == []
+
+
+def test_the_planner_samples_nothing_that_was_written(make_url_for):
+    """Statistics are copies, which no erasure finds: not of the content, nor of its nonce or digest."""
+    engine = create_engine(make_url_for("postgresql"))
+    with engine.connect() as connection:
+        query = "SELECT attname, attstattarget FROM pg_attribute WHERE attrelid = 'contents'::regclass AND attnum > 0"
+        targets = dict(connection.execute(text(query)).tuples().all())
+    engine.dispose()
+    columns = {column.name for column in contents.columns if not column.primary_key}
+    assert {name: targets[name] for name in columns} == dict.fromkeys(columns, 0)
 
 
 def test_updates_of_a_decay_pass_can_be_hot(make_url_for):

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Unpack
 from uuid import UUID
 
 from sqlalchemy import Connection
 
-from ebbtide.api.opened import Progress, When, actor_of, no_progress
+from ebbtide.api.fields import (
+    About,
+    Asked,
+    Filtered,
+    Happened,
+    Reasoned,
+    Reasserted,
+    Signalled,
+    Superseding,
+    Suppressed,
+    Transitioned,
+)
+from ebbtide.api.opened import Progress, actor_of, no_progress
 from ebbtide.api.passing import Passing
 from ebbtide.api.reading import Reading
-from ebbtide.memory.case import ids_of
+from ebbtide.memory.case import id_of, ids_of
 from ebbtide.memory.desk import Desk, Refusal, Taken
 from ebbtide.memory.erase import Erasure, Receipt, Target
 from ebbtide.memory.ingest import Ingested, Placed, read_lines, take_lines
@@ -23,6 +35,8 @@ from ebbtide.organise.run import Organiser
 from ebbtide.organise.walk import Walker
 
 DEFAULT_POLICY = "default@1.0.0"
+_AS_IN_LINES = {"actor": "actor_id", "at": "effective_at"}
+"""Arguments that have another name in JSON Lines."""
 
 
 class Asking(Passing, Reading):
@@ -53,133 +67,167 @@ class Asking(Passing, Reading):
                 raise
         return taken
 
+    def event(self, content: Any, **given: Unpack[Happened]) -> UUID:
+        """Records something that happened; the event's id, for use as evidence."""
+        return self._take("EVENT", {"content": content}, given).target
+
     def assert_memory(
         self,
         value: Any,
         *,
-        namespace: str = DEFAULT_NAMESPACE,
         object_type: str = "FACT",
         epistemic_type: str,
         source_type: str,
-        actor: str | None = None,
-        actor_type: str | None = None,
-        at: When = None,
-        **fields: Any,
+        **given: Unpack[Reasserted],
     ) -> Stored:
-        """Stores a new memory. Further fields are those of ASSERT: ref, subject, evidence, salience, confidence …
+        """Stores a new memory: any JSON value but null, what kind of thing it is, how it is known and from where.
 
         What an ACTIVE memory of the same type and subject says already is not stored twice: that one comes back, with
         `duplicate` set, and a new `ref` is one more name of it.
         """
-        given = {
-            "value": value,
-            "object_type": object_type,
-            "epistemic_type": epistemic_type,
-            "source_type": source_type,
-        }
-        return self._store("ASSERT", namespace, actor, actor_type, at, given | fields)
+        kind = {"object_type": object_type, "epistemic_type": epistemic_type, "source_type": source_type}
+        return self._stored("ASSERT", {"value": value} | kind, given)
 
-    def event(
-        self,
-        content: Any,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        actor: str | None = None,
-        actor_type: str | None = None,
-        at: When = None,
-        **fields: Any,
-    ) -> UUID:
-        """Records something that happened; the event's id, for use as evidence."""
-        request = self._request("EVENT", namespace, actor, actor_type, at, {"content": content} | fields)
-        return self.ask(request)[0].target
-
-    def supersede(
-        self,
-        obj: UUID | str,
-        value: Any,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        actor: str | None = None,
-        actor_type: str | None = None,
-        at: When = None,
-        **fields: Any,
-    ) -> Stored:
+    def supersede(self, obj: UUID | str, value: Any, **given: Unpack[Superseding]) -> Stored:
         """Closes a memory and opens the one that takes its place; what is not given stays as it was. The new one.
 
         Where another ACTIVE memory says the new value already, that one takes its place, with `duplicate` set.
         """
-        return self._store("SUPERSEDE", namespace, actor, actor_type, at, {"object": str(obj), "value": value} | fields)
+        return self._stored("SUPERSEDE", {"object": obj, "value": value}, given)
 
-    def access(self, obj: UUID | str, **options: Any) -> Memory:
+    def access(self, obj: UUID | str, **given: Unpack[About]) -> Memory:
         """Records that a memory was shown, which confirms nothing."""
-        return self._about("ACCESS", obj, **options)
+        return self._memory_of("ACCESS", {"object": obj}, given)
 
-    def reinforce(self, obj: UUID | str, *, signal: str, **options: Any) -> Memory:
+    def reinforce(self, obj: UUID | str, *, signal: str, **given: Unpack[Signalled]) -> Memory:
         """Confirms a memory's use: REFERENCED, CONFIRMED, TASK_COMPLETED_WITH or CORROBORATED_BY_EXTERNAL."""
-        return self._about("REINFORCE", obj, signal=signal, **options)
+        return self._memory_of("REINFORCE", {"object": obj, "signal": signal}, given)
 
-    def penalise(self, obj: UUID | str, *, signal: str, **options: Any) -> Memory:
+    def penalise(self, obj: UUID | str, *, signal: str, **given: Unpack[Signalled]) -> Memory:
         """Says that a memory was wrong, or of no use: CORRECTED, CONTRADICTED_BY_OBSERVATION and the like."""
-        return self._about("PENALTY", obj, signal=signal, **options)
+        return self._memory_of("PENALTY", {"object": obj, "signal": signal}, given)
 
-    def pin(self, obj: UUID | str, **options: Any) -> Memory:
+    def pin(self, obj: UUID | str, **given: Unpack[Reasoned]) -> Memory:
         """Stops a memory's time: nothing automatic touches it."""
-        return self._about("PIN", obj, **options)
+        return self._memory_of("PIN", {"object": obj}, given)
 
-    def unpin(self, obj: UUID | str, **options: Any) -> Memory:
+    def unpin(self, obj: UUID | str, **given: Unpack[Reasoned]) -> Memory:
         """Lets a pinned memory's time go on."""
-        return self._about("UNPIN", obj, **options)
+        return self._memory_of("UNPIN", {"object": obj}, given)
 
-    def restore(self, obj: UUID | str, **options: Any) -> Memory:
+    def restore(self, obj: UUID | str, **given: Unpack[Reasoned]) -> Memory:
         """Brings an archived memory back."""
-        return self._about("RESTORE", obj, **options)
+        return self._memory_of("RESTORE", {"object": obj}, given)
 
-    def hold(self, obj: UUID | str, **options: Any) -> Memory:
+    def hold(self, obj: UUID | str, **given: Unpack[Reasoned]) -> Memory:
         """Puts a legal hold on a memory: nothing may erase it, and its ttl does not end."""
-        return self._about("HOLD", obj, **options)
+        return self._memory_of("HOLD", {"object": obj}, given)
 
-    def release(self, obj: UUID | str, **options: Any) -> Memory:
+    def release(self, obj: UUID | str, **given: Unpack[Reasoned]) -> Memory:
         """Ends a legal hold."""
-        return self._about("RELEASE", obj, **options)
+        return self._memory_of("RELEASE", {"object": obj}, given)
 
-    def archive(self, obj: UUID | str, **options: Any) -> Memory:
+    def archive(self, obj: UUID | str, **given: Unpack[Reasoned]) -> Memory:
         """Archives a memory by hand; `restore` brings it back."""
-        return self._about("ARCHIVE", obj, **options)
+        return self._memory_of("ARCHIVE", {"object": obj}, given)
 
-    def deprecate(self, obj: UUID | str, **options: Any) -> Memory:
+    def deprecate(self, obj: UUID | str, **given: Unpack[Reasoned]) -> Memory:
         """Deprecates a memory by hand, for good."""
-        return self._about("DEPRECATE", obj, **options)
+        return self._memory_of("DEPRECATE", {"object": obj}, given)
 
-    def suppress(self, obj: UUID | str | None = None, *, expires_at: When = None, **options: Any) -> None:
+    def set_condition(self, obj: UUID | str, condition: str, **given: Unpack[Reasoned]) -> Memory:
+        """Says whether the condition of a CONDITIONAL memory holds: UNKNOWN, TRUE, FALSE or EXPIRED."""
+        return self._memory_of("CONDITION_SET", {"object": obj, "condition": condition}, given)
+
+    def transition(self, obj: UUID | str, to_type: str, *, trigger_type: str, **given: Unpack[Transitioned]) -> Memory:
+        """Says that a memory has come to be known in another way, such as INFERRED → ASSERTED.
+
+        `trigger_type` is user_correction, system_evaluation, feedback_signal or policy.
+        """
+        named = {"object": obj, "to_type": to_type, "trigger_type": trigger_type}
+        return self._memory_of("EPISTEMIC_TRANSITION", named, given)
+
+    def suppress(self, obj: UUID | str | None = None, **given: Unpack[Suppressed]) -> UUID:
         """Keeps one memory out of retrieval, or all that meet a filter (`object_type`, `epistemic_type`, `subject`).
 
         Scores go on decaying, unless `freeze` stops one memory's time. It ends at `expires_at`, or by `unsuppress`.
+        The id of the memory, or of the suppression by a filter.
         """
-        self._filtered("SUPPRESS", obj, expires_at=expires_at, **options)
+        return self._take("SUPPRESS", {} if obj is None else {"object": obj}, given).target
 
-    def unsuppress(self, obj: UUID | str | None = None, **options: Any) -> None:
-        """Ends the suppressions of one memory, or those made by the same filter."""
-        self._filtered("UNSUPPRESS", obj, **options)
+    def unsuppress(self, obj: UUID | str | None = None, **given: Unpack[Filtered]) -> UUID:
+        """Ends the suppressions of one memory, or those made by the same filter.
 
-    def _filtered(
+        The id of the memory, or of the entry that ended those by a filter.
+        """
+        return self._take("UNSUPPRESS", {} if obj is None else {"object": obj}, given).target
+
+    def create_entity(
+        self, canonical_name: str, *, entity_type: str, aliases: Sequence[str] = (), **given: Unpack[Asked]
+    ) -> UUID:
+        """Says that there is somebody or something that memories are about; its id.
+
+        `entity_type` is a word of the caller's own: capitals, digits and underscores. The names are content.
+        """
+        named = {"canonical_name": canonical_name, "entity_type": entity_type, "aliases": aliases}
+        return self._take("ENTITY_CREATE", named, given).target
+
+    def merge_entities(self, primary: UUID | str, merged: UUID | str, **given: Unpack[Asked]) -> UUID:
+        """Says that two entities are one, for good: from now on `merged` stands for `primary`, whose id it is."""
+        self._take("ENTITY_MERGE", {"primary": primary, "merged": merged}, given)
+        return id_of(given.get("namespace") or DEFAULT_NAMESPACE, str(primary))
+
+    def relate(
         self,
-        op: str,
-        obj: UUID | str | None,
+        source: UUID | str,
+        edge_type: str,
+        target: UUID | str,
         *,
-        namespace: str = DEFAULT_NAMESPACE,
-        actor: str | None = None,
-        actor_type: str | None = None,
-        at: When = None,
-        **fields: Any,
-    ) -> None:
-        given = {"object": None if obj is None else str(obj), **fields}
-        named = {name: value for name, value in given.items() if value is not None}
-        self.ask(self._request(op, namespace, actor, actor_type, at, named))
+        confidence: float = 1.0,
+        **given: Unpack[Asked],
+    ) -> UUID:
+        """Draws an edge from one memory or entity to another, such as LIVES_IN; the edge's id."""
+        named = {"source": source, "edge_type": edge_type, "target": target, "confidence": confidence}
+        return self._take("RELATE", named, given).target
+
+    def contradict(
+        self, a: UUID | str, b: UUID | str, *, conflict_description: str | None = None, **given: Unpack[Asked]
+    ) -> UUID:
+        """Says that two memories cannot both be so: both stay, an edge CONTRADICTS joins them; the edge's id."""
+        named = {"object_a": a, "object_b": b, "conflict_description": conflict_description}
+        return self._take("CONTRADICTION_NOTED", named, given).target
+
+    def _take(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> Taken:
+        """Asks for one operation: `named` is what its method takes itself, `given` the rest, in which None is not."""
+        for name in given.keys() & {*named, "op"}:
+            raise BadInput("stands twice", field=name)
+        said = {**named, **{name: value for name, value in given.items() if value is not None}}
+        said["namespace"] = self._namespace_of(said)
+        line = {_AS_IN_LINES.get(name, name): value for name, value in said.items()}
+        return self.ask(request_from({**line, "op": op}))[0]
+
+    def _stored(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> Stored:
+        """Asks for a memory to be made; the one that says it, and whether it did before."""
+        namespace = self._namespace_of({**given, **named})
+        taken = self._take(op, named, {**given, "namespace": namespace})
+        return Stored(**dict(self.memory(taken.target, namespace=namespace)), duplicate=taken.duplicate)
+
+    def _memory_of(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> Memory:
+        """Asks for one operation; the memory that it makes or is about."""
+        namespace = self._namespace_of({**given, **named})
+        taken = self._take(op, named, {**given, "namespace": namespace})
+        return self.memory(taken.target, namespace=namespace)
+
+    def _namespace_of(self, said: Mapping[str, Any]) -> str:
+        """The namespace given, or that of the memory that is named by its id."""
+        about = next((said[name] for name in ("object", "object_a", "source") if name in said), "")
+        return self.namespace_of(about, said.get("namespace"))
 
     def erase(
         self,
         *objects: UUID | str,
         subject: str | None = None,
+        everything: bool = False,
         namespace: str = DEFAULT_NAMESPACE,
         reason: str = "user_request",
         actor: str = "caller",
@@ -187,11 +235,13 @@ class Asking(Passing, Reading):
         scrub: bool = True,
         preview: bool = False,
     ) -> Receipt:
-        """Erases memories, or all of a subject, or, with neither, the namespace; the receipt.
+        """Erases memories, or all of a subject, or everything of the namespace; the receipt.
 
         Content is gone from every table at once; `scrub` then takes it out of the files. `preview` does it all and
         rolls it back. A hold on any of it refuses the whole.
         """
+        if (bool(objects), subject is not None, everything).count(True) != 1:
+            raise BadInput("say what to erase: memories, or a subject, or everything of a namespace", field="object")
         who, named = actor_of(actor, actor_type), [str(one) for one in objects]
         with self.store.session() as connection:
             with connection.begin():
@@ -224,60 +274,6 @@ class Asking(Passing, Reading):
         why_not = self.store.db.no_scrub(connection)
         if why_not is not None:
             raise Refused(why_not, rule="scrub")
-
-    def set_condition(self, obj: UUID | str, condition: str, **options: Any) -> Memory:
-        """Says whether the condition of a CONDITIONAL memory holds: UNKNOWN, TRUE, FALSE or EXPIRED."""
-        return self._about("CONDITION_SET", obj, condition=condition, **options)
-
-    def transition(self, obj: UUID | str, to_type: str, *, trigger_type: str, **options: Any) -> Memory:
-        """Says that a memory has come to be known in another way, such as INFERRED → ASSERTED."""
-        return self._about("EPISTEMIC_TRANSITION", obj, to_type=to_type, trigger_type=trigger_type, **options)
-
-    def _about(
-        self,
-        op: str,
-        obj: UUID | str,
-        *,
-        namespace: str | None = None,
-        actor: str | None = None,
-        actor_type: str | None = None,
-        at: When = None,
-        **fields: Any,
-    ) -> Memory:
-        where = self.namespace_of(obj, namespace)
-        return self._ask_one(op, where, actor, actor_type, at, {"object": str(obj)} | fields)
-
-    def _store(
-        self, op: str, namespace: str, actor: str | None, actor_type: str | None, at: When, fields: dict[str, Any]
-    ) -> Stored:
-        taken = self.ask(self._request(op, namespace, actor, actor_type, at, fields))[0]
-        found = self.memory(taken.target, namespace=namespace)
-        return Stored(**dict(found), duplicate=taken.duplicate)
-
-    def _ask_one(
-        self,
-        op: str,
-        namespace: str,
-        actor: str | None,
-        actor_type: str | None,
-        at: When,
-        fields: dict[str, Any],
-    ) -> Memory:
-        taken = self.ask(self._request(op, namespace, actor, actor_type, at, fields))[0]
-        return self.memory(taken.target, namespace=namespace)
-
-    @staticmethod
-    def _request(
-        op: str, namespace: str, actor: str | None, actor_type: str | None, at: When, fields: dict[str, Any]
-    ) -> AnyRequest:
-        common = {
-            "op": op,
-            "namespace": namespace,
-            "actor_id": actor,
-            "actor_type": actor_type,
-            "effective_at": at,
-        }
-        return request_from({**fields, **{key: value for key, value in common.items() if value is not None}})
 
     def ingest(
         self,

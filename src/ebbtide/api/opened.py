@@ -52,6 +52,13 @@ def micros(when: When, field: str) -> int | None:
         raise BadInput(error.message, field=field) from error
 
 
+def at_most(limit: int | None) -> int | None:
+    """A limit as a query takes it; one below 0, or beyond what can be counted, is refused."""
+    if limit is not None and not 0 <= limit < 1 << 31:
+        raise BadInput("must be from 0 to 2147483647", field="limit")
+    return limit
+
+
 def actor_of(actor: str, actor_type: str) -> Actor:
     """Who asks; an unknown type or a name that cannot stand in the log is refused."""
     if actor_type not in list(ActorType):

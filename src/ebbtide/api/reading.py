@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import select
 
-from ebbtide.api.opened import Opened, When, micros
+from ebbtide.api.opened import Opened, When, at_most, micros
 from ebbtide.audit.status import Status, status
 from ebbtide.memory import read
 from ebbtide.memory.case import ids_of
@@ -34,7 +34,7 @@ class Reading(Opened):
         limit: int | None = None,
     ) -> list[Memory]:
         """The memories eligible for retrieval, or all, most salient first; as of an instant, as known at another."""
-        return self._read(namespace, as_of, known_at, everything=everything, limit=limit)
+        return self._read(namespace, as_of, known_at, everything=everything, limit=at_most(limit))
 
     def memory(
         self,
@@ -101,7 +101,7 @@ class Reading(Opened):
                 given,
                 now=self._clock(),
                 as_of=micros(as_of, "as-of"),
-                limit=limit,
+                limit=at_most(limit),
             )
 
     def history(self, obj: UUID | str, *, namespace: str | None = None, known_at: When = None) -> list[LogEntry]:
@@ -123,7 +123,9 @@ class Reading(Opened):
 
     def runs(self, *, namespace: str | None = None, limit: int = 50) -> list[Run]:
         """The run ledger, newest slot first."""
-        query = select(organiser_runs).order_by(organiser_runs.c.slot.desc(), organiser_runs.c.task).limit(limit)
+        query = (
+            select(organiser_runs).order_by(organiser_runs.c.slot.desc(), organiser_runs.c.task).limit(at_most(limit))
+        )
         if namespace is not None:
             query = query.where(organiser_runs.c.namespace_id == namespace)
         with self.store.begin() as connection:

@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ebbtide import __version__
-from ebbtide.cli import act, follow, output, pack, policy, proof, replay, runs
+from ebbtide.cli import act, follow, output, pack, policy, proof, replay, runs, tell
 from ebbtide.cli.options import (
     Actor,
     AsOf,
@@ -273,6 +273,7 @@ def erase(
     del format  # A receipt is a document.
     where = namespace_of(namespace)
     what: dict[str, Any] = {"subject": subject, "namespace": where, "reason": reason, "actor": actor or read().actor}
+    what["everything"] = not objects and subject is None
     with opened(url) as ebb:
         preview = ebb.erase(*objects or (), preview=True, **what)
         gone, kept = preview.erased, preview.kept
@@ -435,6 +436,7 @@ pack.register(app)
 proof.register(app)
 replay.register(app)
 follow.register(app)
+tell.register(app)
 app.add_typer(policy.app, name="policy")
 app.add_typer(runs.app, name="runs")
 

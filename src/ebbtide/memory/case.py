@@ -92,7 +92,7 @@ class Case:
                 field="object",
                 object=line.object,
             )
-        _untombstoned(state, line)
+        _untombstoned(state, but_expired=isinstance(line, _AFTER_TOMBSTONE))
         expected = line.expected_version
         if expected is not None and not checked and expected != state.fact_version:
             raise Conflict(
@@ -103,10 +103,13 @@ class Case:
         return state
 
     def node(self, name: str, field: str) -> UUID:
-        """The id of a memory or entity that a request names."""
+        """The id of a memory or entity that a request relates; a memory that has expired or was erased is refused."""
         node = self.meant(name)
-        if self.writer.entity(node) is None and self.writer.state(node) is None:
+        state = self.writer.state(node)
+        if state is None and self.writer.entity(node) is None:
             raise NotFound(f"there is no memory or entity {name!r}", field=field, object=name)
+        if state is not None:
+            _untombstoned(state)
         return node
 
     def of_namespace(self, line: Line, op: OpType, payload: dict[str, Any]) -> Draft:
@@ -169,11 +172,11 @@ class Case:
 _AFTER_TOMBSTONE = (Access, Hold, Release)
 
 
-def _untombstoned(state: MemoryState, line: AboutObject) -> None:
+def _untombstoned(state: MemoryState, *, but_expired: bool = False) -> None:
     """After an erasing tombstone no fact is taken, after an archiving one only those that change nothing of it."""
     if state.erased_at is not None:
         raise refused(state, "erased", "was erased: assert it again")
-    if state.tombstoned_at is not None and not isinstance(line, _AFTER_TOMBSTONE):
+    if state.tombstoned_at is not None and not but_expired:
         raise refused(state, "expired", "has expired: assert it again")
 
 

@@ -25,6 +25,7 @@ from ebbtide.memory.requests import (
     Assert,
     Belief,
     EntityCreate,
+    EpistemicTransition,
     Event,
     Line,
     Penalty,
@@ -138,7 +139,7 @@ class Desk:
             for line, _ in mine:
                 if about := _named(line):
                     named.append(id_of(namespace, about))
-                if isinstance(line, Belief | Reinforce | Penalty):
+                if isinstance(line, Belief | Reinforce | Penalty | EpistemicTransition):
                     evidence += [id_of(namespace, name) for name in line.evidence]
                 if isinstance(line, Belief) and line.ref:
                     new.append(id_of_ref(namespace, line.ref))

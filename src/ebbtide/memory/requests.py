@@ -8,6 +8,7 @@ import math
 import re
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
+from uuid import UUID
 
 from pydantic import (
     AfterValidator,
@@ -67,6 +68,11 @@ def _identifier(value: str) -> str:
         raise ValueError(error.message) from error
 
 
+def _as_text(value: Any) -> Any:
+    """An id may also be given as a UUID."""
+    return str(value) if isinstance(value, UUID) else value
+
+
 def _instant(value: Any) -> Any:
     if isinstance(value, str):
         try:
@@ -92,8 +98,10 @@ def _json(value: Any) -> Any:
         raise ValueError("is null: a memory says something")
     try:
         dumped = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
     except ValueError as error:
-        raise ValueError("holds NaN or infinity, which JSON has no word for") from error
+        raise ValueError("holds NaN, infinity, itself, or a number of more digits than can be read back") from error
     except TypeError as error:
         raise ValueError(f"is not JSON: {error}") from error
     if _NUL.search(dumped):
@@ -125,10 +133,11 @@ def _embedding(value: Any) -> Any:
     return value
 
 
-Name = Annotated[str, AfterValidator(_identifier)]
+Name = Annotated[str, BeforeValidator(_as_text), AfterValidator(_identifier)]
 Micros = Annotated[int, BeforeValidator(_instant)]
 TextLine = Annotated[str, AfterValidator(_text)]
 Score = Annotated[float, BeforeValidator(_number)]
+Version = Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]
 Value = Annotated[JsonValue, BeforeValidator(_json)]
 Metadata = dict[TextLine, Annotated[JsonValue, BeforeValidator(_json)]]
 
@@ -225,7 +234,7 @@ class OfObject(Line):
     """A request about one object, by id or ref; `expected_version` is the fact_version the caller has seen."""
 
     object: Name
-    expected_version: Annotated[int, Field(ge=0, strict=True)] | None = None
+    expected_version: Version | None = None
 
 
 class Supersede(Belief):
@@ -233,7 +242,7 @@ class Supersede(Belief):
 
     op: Literal["SUPERSEDE"] = "SUPERSEDE"
     object: Name
-    expected_version: Annotated[int, Field(ge=0, strict=True)] | None = None
+    expected_version: Version | None = None
     object_type: ObjectType | None = None
     epistemic_type: EpistemicType | None = None
     source_type: SourceType | None = None
@@ -330,7 +339,7 @@ class _Filtered(Line):
     object_type: ObjectType | None = None
     epistemic_type: EpistemicType | None = None
     subject: Name | None = None
-    expected_version: Annotated[int, Field(ge=0, strict=True)] | None = None
+    expected_version: Version | None = None
     reason: TextLine | None = None
 
     @model_validator(mode="after")
@@ -383,6 +392,16 @@ Code = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")]
 """A word of the caller's vocabulary that stands in the log: capitals, digits and underscores."""
 
 
+def _called(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty: say the name")
+    return value
+
+
+Called = Annotated[TextLine, AfterValidator(_called)]
+"""What somebody or something goes by."""
+
+
 class ContradictionNoted(Line):
     """Two memories cannot both be so: both stay, and an edge says so."""
 
@@ -409,8 +428,8 @@ class EntityCreate(Line):
     TEXT = ("canonical_name", "aliases", "metadata")
     op: Literal["ENTITY_CREATE"] = "ENTITY_CREATE"
     entity_type: Code
-    canonical_name: TextLine
-    aliases: tuple[TextLine, ...] = ()
+    canonical_name: Called
+    aliases: tuple[Called, ...] = ()
 
 
 class EntityMerge(Line):
@@ -484,6 +503,13 @@ def _no_repeated_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _short(given: Any) -> str | None:
+    """What was given, where a line can show it. Python writes no integer of more digits than it reads."""
+    if not isinstance(given, str | int | float) or (isinstance(given, int) and given.bit_length() > 256):
+        return None
+    return repr(given) if len(str(given)) < 80 else None
+
+
 def _bad_input(error: ValidationError) -> BadInput:
     first = error.errors(include_url=False)[0]
     place = [str(part) for part in first["loc"]]
@@ -506,6 +532,6 @@ def _bad_input(error: ValidationError) -> BadInput:
         message = "is not known: check the spelling, or leave it out"
     elif first["type"] == "missing":
         message = "is missing"
-    given = first.get("input")
-    shown = f" (given: {given!r})" if isinstance(given, str | int | float) and len(str(given)) < 80 else ""
+    given = _short(first.get("input"))
+    shown = f" (given: {given})" if given else ""
     return BadInput(f"{message}{shown}", field=".".join(place) or None)

@@ -19,12 +19,19 @@ from ebbtide.model.identity import id_of_entry
 from ebbtide.model.state import MemoryState
 from ebbtide.model.words import OpType
 
+AT_MOST = 36_525 * instant.DAY
+"""How long a suppression that ends by itself may last: rules look no further ahead either."""
+
 
 def suppressed(case: Case, line: Suppress) -> Iterator[Draft]:
     """SUPPRESS: a row of `suppressions`, and for `freeze` a stop of the object's time."""
     at = _instant(case, line)
     if line.expires_at is not None and line.expires_at <= at:
         raise BadInput(f"{instant.iso(line.expires_at)} is not after the suppression itself", field="expires_at")
+    if line.expires_at is not None and line.expires_at > at + AT_MOST:
+        raise BadInput(
+            "is more than 100 years after the suppression: leave it out, then it has no end", field="expires_at"
+        )
     policy = case.current_terms().policy
     row = {
         "suppression_id": id_of_entry(case.writer.namespace, case.writer.next_seq),

@@ -51,6 +51,7 @@ from ebbtide.project.scope import with_policy
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import (
     contents,
+    edges,
     event_log,
     event_state,
     evidence_links,
@@ -243,24 +244,31 @@ def serves_no_other() -> ColumnElement[bool]:
 
 
 def of_erased(db: Database, *, subject: str | None = None, everything: bool = False) -> ColumnElement[bool]:
-    """Which contents, by `contents`, are of erased objects and events of the pass's namespace.
+    """Which rows of `contents` an erasure takes, once its tombstones are written.
 
-    That is every content of every entry in an erased object's stream, each erased event's, what was written of a
-    `subject` in the namespace's own stream, and with `everything` all of the namespace's.
+    Every content of an erased object's entries, each erased event's, what was written of an edge at an erased object,
+    what was written of a `subject` in the namespace's own stream, and with `everything` all of the namespace's.
     """
     mine = contents.c.namespace_id == NAMESPACE
     if everything:
         return mine
-    log, s, e = event_log.c, memory_state.c, event_state.c
+    log, s, e, edge = event_log.c, memory_state.c, event_state.c, edges.c
     of_objects = (
         select(log.seq)
         .join_from(event_log, memory_state, and_(log.namespace_id == s.namespace_id, log.stream_id == s.object_id))
         .where(log.namespace_id == NAMESPACE, log.content_hash.isnot(None), s.erased_at.isnot(None))
     )
     of_events = select(e.seq).where(e.namespace_id == NAMESPACE, e.erased_at.isnot(None))
-    gone = [of_objects, of_events]
+    of_edges = (
+        select(log.seq)
+        .join_from(event_log, edges, and_(log.namespace_id == edge.namespace_id, log.id == edge.edge_id))
+        .join(memory_state, and_(edge.namespace_id == s.namespace_id, end == s.object_id))
+        .where(log.namespace_id == NAMESPACE, log.content_hash.isnot(None), s.erased_at.isnot(None))
+        for end in (edge.source_id, edge.target_id)
+    )
+    taken = [of_objects, of_events, *of_edges]
     if subject is not None:
-        gone.append(
+        taken.append(
             select(log.seq).where(
                 log.namespace_id == NAMESPACE,
                 log.stream_type == StreamType.NAMESPACE.value,
@@ -268,7 +276,7 @@ def of_erased(db: Database, *, subject: str | None = None, everything: bool = Fa
                 db.member(db.json(log.payload), "subject") == subject,
             )
         )
-    return and_(mine, contents.c.seq.in_(union(*gone)))
+    return and_(mine, contents.c.seq.in_(union(*taken)))
 
 
 def erase_contents(connection: Connection, namespace: str, which: ColumnElement[bool]) -> int:

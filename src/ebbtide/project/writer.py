@@ -173,7 +173,9 @@ class Writer:
             self._known_events |= set(self._connection.execute(query).scalars())
 
     def has_event(self, event_id: UUID) -> bool:
-        """Whether a loaded id, or one of an event appended here, is an event of this namespace."""
+        """Whether an id is that of an event of this namespace, also of one appended here."""
+        if event_id not in self._known_events:
+            self.load_events([event_id])
         return event_id in self._known_events
 
     def note_event(self, row: Mapping[str, Any]) -> None:

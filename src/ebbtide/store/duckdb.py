@@ -7,7 +7,6 @@ import re
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
@@ -81,10 +80,17 @@ class _NoPandas(MetaPathFinder):
 if find_spec("pandas") is None:
     sys.meta_path.insert(0, _NoPandas())
 
-_within_process: dict[str, threading.RLock] = {}
+
+class _File:
+    """A file within this process: one thread at a time has it, with any number of connections."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.connections = 0
+
+
+_within_process: dict[str, _File] = {}
 _registry = threading.Lock()
-_open: Counter[str] = Counter()
-"""How many connections this process has open to a file: more than one where a thread nests them."""
 
 
 class DuckDB(Database):
@@ -104,7 +110,7 @@ class DuckDB(Database):
         event.listen(self._engine, "after_cursor_execute", _end_execution)
         event.listen(self._engine, "handle_error", _end_execution)
         with _registry:
-            self._lock = _within_process.setdefault(self._path, threading.RLock())
+            self._file = _within_process.setdefault(self._path, _File())
 
     def engine(self) -> Engine:
         return self._engine
@@ -114,19 +120,17 @@ class DuckDB(Database):
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
-        if not self._lock.acquire(timeout=self._wait):
+        if not self._file.lock.acquire(timeout=self._wait):
             raise StoreUnavailable(
                 f"{self._path} is in use by another thread of this process; waited {self._wait:g} s: try again"
             )
+        self._file.connections += 1
         try:
             with self._open() as connection:
-                _open[self._path] += 1
-                try:
-                    yield connection
-                finally:
-                    _open[self._path] -= 1
+                yield connection
         finally:
-            self._lock.release()
+            self._file.connections -= 1
+            self._file.lock.release()
 
     def _open(self) -> Connection:
         """Waits for another process to let go of the file, with jitter, then says who holds it."""
@@ -264,13 +268,14 @@ class DuckDB(Database):
 
     def no_scrub(self, connection: Connection) -> str | None:
         # Whoever has the old file open would go on writing there, and lose it.
-        if _open[self._path] > 1:
+        if self._file.connections > 1:
             return f"{self._path} is open elsewhere in this program, and is replaced by a scrub: let go of it first"
         return None
 
     def scrub(self) -> None:
         fresh = Path(f"{self._path}.scrubbed")
-        fresh.unlink(missing_ok=True)
+        for left_over in (fresh, Path(f"{fresh}.wal")):
+            left_over.unlink(missing_ok=True)
         with self.connect() as connection:
             alone = connection.execution_options(isolation_level="AUTOCOMMIT")
             old = alone.execute(text("SELECT current_database()")).scalar_one()
