@@ -10,14 +10,14 @@ from uuid import UUID
 
 import pytest
 from ledger import Ledger, by_stream, check
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from ebbtide import Ebbtide, Refused
 from ebbtide.model import instant
 from ebbtide.model.identity import id_of_ref
 from ebbtide.organise.run import Run
 from ebbtide.policy.document import policy_from
-from ebbtide.store.tables import entities
+from ebbtide.store.tables import aliases, entities, evidence_links, memory_objects, memory_state
 
 NS = "maya"
 MONDAY = "2026-03-09T00:00:00Z"
@@ -326,6 +326,28 @@ def test_both_databases_write_the_same_entries(stores) -> None:
     assert logs[0] == logs[1]
 
 
+def test_the_log_alone_says_what_was_merged(ebb, clock, make_url_for, tmp_path) -> None:
+    """Rebuilt from the log it is the same; taken to another store, it is there with its names and embeddings."""
+    scene(ebb, clock)
+    ebb.ask(HOME | {"ref": "again", "value": "v0 says London"})
+    dedup(ebb, clock)
+    before = check(ebb, NS)
+    for table in (aliases, evidence_links, memory_objects, memory_state, entities):
+        with ebb.store.begin() as connection:
+            connection.execute(delete(table))
+    assert not ebb.rebuild(namespace=NS).equal
+    after = check(ebb, NS)
+    assert (after.live, after.aliases, after.evidence) == (before.live, before.aliases, before.evidence)
+    assert merged(ebb) == {"maya": None, "m": "maya"}
+    assert ebb.verify(namespace=NS).ok
+    ebb.export_pack(tmp_path / "pack", namespace=NS)
+    with Ebbtide.open(make_url_for("duckdb"), clock=clock) as other:
+        other.import_pack(tmp_path / "pack")
+        taken = check(other, NS)
+        assert (taken.live, taken.aliases, taken.contents) == (after.live, after.aliases, after.contents)
+        assert other.memory("again", namespace=NS).ref == "v0"
+
+
 def test_a_dry_run_writes_nothing(ebb, clock) -> None:
     scene(ebb, clock)
     clock.set(MONDAY)
@@ -355,8 +377,8 @@ def test_entities_that_share_a_name_are_one(ebb, clock) -> None:
         "cat": ("Tolly", []),
         "other": ("Otto", ["O."]),
     }
-    for ref, (name, aliases) in people.items():
-        ebb.ask(PERSON | {"ref": ref, "canonical_name": name, "aliases": aliases})
+    for ref, (name, others) in people.items():
+        ebb.ask(PERSON | {"ref": ref, "canonical_name": name, "aliases": others})
     ebb.ask(PERSON | {"ref": "tolly", "entity_type": "CAT", "canonical_name": "Tolly"})
     run = dedup(ebb, clock)
     assert merged(ebb) == {
