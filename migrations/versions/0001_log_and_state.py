@@ -30,6 +30,7 @@ TABLES = (
     "memory_objects",
     "memory_state",
     "organiser_runs",
+    "consumers",
 )
 
 
@@ -191,6 +192,13 @@ def upgrade() -> None:
         number("confidence"),
         big("created_at"),
         key=("edge_id",),
+    )
+    table(
+        "consumers",
+        text("consumer"),
+        big("seq"),
+        big("as_of"),
+        key=("consumer",),
     )
     table(
         "policies",

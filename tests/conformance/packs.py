@@ -7,11 +7,13 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import select
+from tests.conformance import ledger
 
 from ebbtide import Ebbtide
 from ebbtide.store.tables import metadata
@@ -85,3 +87,39 @@ def without_row(row: int) -> Callable[[pa.Table], pa.Table]:
         return pa.concat_tables([table.slice(0, at), table.slice(at + 1)])
 
     return change
+
+
+def forged(pack: Path, change: Callable[[Rows], None]) -> None:
+    """Changes entries and makes every hash, root and checksum anew: a pack whose log is whole, and is not what was."""
+    halves = {name: pq.read_table(pack / f"{name}.parquet") for name in ("events", "operations")}
+    entries = [row for half in halves.values() for row in half.to_pylist()]
+    entries.sort(key=lambda row: (row["namespace_id"], row["seq"]))
+    change(entries)
+    last: dict[tuple[str, str], bytes] = {}
+    for row in entries:
+        stream = row["namespace_id"], row["stream_id"]
+        row["prev_hash"] = last.get(stream, bytes(32))
+        row["hash"] = hashlib.sha256(row["prev_hash"] + ledger.canonical(SimpleNamespace(**row))).digest()
+        last[stream] = row["hash"]
+    ends = _batches(pack, {(row["namespace_id"], row["seq"]): row["hash"] for row in entries})
+    heads = pq.read_table(pack / "namespaces.parquet")
+    rows = [row | {"last_batch_hash": ends[row["namespace_id"]]} for row in heads.to_pylist()]
+    pq.write_table(pa.Table.from_pylist(rows, heads.schema), pack / "namespaces.parquet")
+    for name, half in halves.items():
+        mine = [row for row in entries if (row["op_type"] == "EVENT") == (name == "events")]
+        pq.write_table(pa.Table.from_pylist(mine, half.schema), pack / f"{name}.parquet")
+    sign(pack)
+
+
+def _batches(pack: Path, hashes: dict[tuple[str, int], bytes]) -> dict[str, bytes]:
+    table = pq.read_table(pack / "batches.parquet")
+    last: dict[str, bytes] = {}
+    rows = table.to_pylist()
+    for row in rows:
+        name, first, count = row["namespace_id"], row["first_seq"], row["entries"]
+        row["root"] = ledger.root_of([hashes[name, seq] for seq in range(first, first + count)])
+        row["prev_hash"] = last.get(name, bytes(32))
+        said = "\x1f".join((name, *map(str, (row["batch"], first, first + count - 1, count))))
+        row["hash"] = last[name] = hashlib.sha256(row["prev_hash"] + said.encode() + row["root"]).digest()
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), pack / "batches.parquet")
+    return last

@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import create_engine, text
-from tests.conformance import ledger, rich
-from tests.conformance.packs import copied, rewritten, sign, tables, with_value, without_row
+from sqlalchemy import create_engine, event, text
+from tests.conformance import eventful, ledger
+from tests.conformance.packs import copied, forged, rewritten, sign, tables, with_value, without_row
 from tests.conftest import Clock
 
 from ebbtide import BadInput, Conflict, Ebbtide, NotFound
@@ -48,9 +48,9 @@ def lived(duckdb_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Li
     shutil.copy(duckdb_template, folder / "store.duckdb")
     url, clock = f"duckdb:///{folder / 'store.duckdb'}", Clock()
     with Ebbtide.open(url, clock=clock, entropy=counted()) as ebb:
-        rich.live(ebb, clock)
+        eventful.live(ebb, clock)
         ebb.export_pack(folder / "before")
-        rich.erase(ebb, clock)
+        eventful.erase(ebb, clock)
         ebb.export_pack(folder / "after")
     return Lived(url, folder / "before", folder / "after", clock.iso)
 
@@ -94,9 +94,9 @@ def test_out_of_duckdb_into_postgresql_and_back(lived, make_url_for, tmp_path):
     for url in urls:
         with opened(url, lived.now) as ebb:
             found.append(tables(ebb))
-            rich.go_on(ebb, ebb._clock)
+            eventful.go_on(ebb, ebb._clock)
             later.append(tables(ebb))
-            for namespace in (rich.HOME, rich.WORK):
+            for namespace in (eventful.HOME, eventful.WORK):
                 ledger.check(ebb, namespace)
     for name in metadata.tables:
         assert found[1][name] == found[0][name], name
@@ -170,7 +170,7 @@ def test_twice_changes_nothing(lived, other):
 def test_a_pack_that_goes_on_appends_the_rest(lived, other, make_url_for):
     """First what was before the erasure, then the rest: the same as all at once, and what was erased is gone."""
     other.import_pack(lived.before)
-    assert rich.CANARY in str(tables(other)["contents"])
+    assert eventful.CANARY in str(tables(other)["contents"])
     done = other.import_pack(lived.after)
     assert done.operations == 3, "tombstones of one memory, of another, and of its evidence"
     assert done.erased == 4, "what they said, and why something of the subject was suppressed"
@@ -178,8 +178,10 @@ def test_a_pack_that_goes_on_appends_the_rest(lived, other, make_url_for):
     with opened(make_url_for("duckdb"), lived.now) as whole:
         whole.import_pack(lived.after)
         assert tables(other) == tables(whole)
-    assert [row["namespace_id"] for row in tables(other)["contents"] if rich.CANARY in row["content"]] == ["work"] * 3
-    ledger.check(other, rich.HOME)
+    assert [row["namespace_id"] for row in tables(other)["contents"] if eventful.CANARY in row["content"]] == [
+        "work"
+    ] * 3
+    ledger.check(other, eventful.HOME)
 
 
 def test_an_older_pack_brings_nothing_back(lived, other):
@@ -208,7 +210,7 @@ def test_content_that_the_log_says_is_erased_is_not_imported(lived, other, tmp_p
     old = pq.read_table(lived.before / "contents.parquet")
     rewritten(pack, "contents.parquet", lambda _: old)
     other.import_pack(pack)
-    left = [row for row in tables(other)["contents"] if rich.CANARY in row["content"]]
+    left = [row for row in tables(other)["contents"] if eventful.CANARY in row["content"]]
     kinds = {row["seq"]: row["op_type"] for row in tables(other)["event_log"] if row["namespace_id"] == "home"}
     assert [kinds[row["seq"]] for row in left if row["namespace_id"] == "home"] == ["SUPPRESS"]
 
@@ -250,7 +252,7 @@ def test_lines_without_a_ref_are_known_again_after_the_move(lived, other, make_u
 
 def test_a_version_registered_here_with_other_content_is_not_disturbed(lived, other):
     """The namespace keeps the one its log has, and decides by it; the store keeps its own."""
-    mine = rich.brief(rho=0.3)
+    mine = eventful.brief(rho=0.3)
     other.register_policy(mine)
     done = other.import_pack(lived.after)
     assert done.policies == 0
@@ -266,7 +268,7 @@ def test_a_version_registered_here_with_other_content_is_not_disturbed(lived, ot
 
 def test_store_wide_versions_come_along(lived, other):
     assert other.import_pack(lived.after).policies == 1
-    assert other.policy("brief@1.0.0") == rich.brief()
+    assert other.policy("brief@1.0.0") == eventful.brief()
 
 
 # Erased content
@@ -283,9 +285,9 @@ def test_erased_content_is_absent_and_its_tombstone_is_there(lived, other):
         assert found[ref].erased_at is not None
         assert [entry.op_type for entry in other.history(ref, namespace="home")][-1] == "TOMBSTONE"
     with other.store.begin() as connection:
-        here = [state_digest(other.store.db, connection, name) for name in (rich.HOME, rich.WORK)]
+        here = [state_digest(other.store.db, connection, name) for name in (eventful.HOME, eventful.WORK)]
     with opened(lived.url, lived.now) as ebb, ebb.store.begin() as connection:
-        assert [state_digest(ebb.store.db, connection, name) for name in (rich.HOME, rich.WORK)] == here
+        assert [state_digest(ebb.store.db, connection, name) for name in (eventful.HOME, eventful.WORK)] == here
 
 
 def test_no_byte_of_what_was_erased_is_in_any_file(lived, tmp_path):
@@ -301,7 +303,7 @@ def test_no_byte_of_what_was_erased_is_in_any_file(lived, tmp_path):
                     plain = tmp_path / "plain.parquet"
                     pq.write_table(pq.read_table(path), plain, compression="none", use_dictionary=False)
                     raw += plain.read_bytes()
-                found = found or rich.CANARY.encode() in raw
+                found = found or eventful.CANARY.encode() in raw
         assert found == there, pack
 
 
@@ -450,12 +452,54 @@ def test_a_checksum_file_does_not_lead_outside(lived, empty, tmp_path):
     refused(empty["duckdb"], pack, "outside")
 
 
+def first(entries, op: str):
+    return next(entry for entry in entries if entry["op_type"] == op)
+
+
+def no_json(entries) -> None:
+    first(entries, "EVENT")["payload"] = "{"
+
+
+def no_policy(entries) -> None:
+    entry = first(entries, "POLICY_ASSIGNED")
+    entry["payload"] = entry["payload"].replace('"rho"', '"roh"')
+
+
+def no_id(entries) -> None:
+    entry = first(entries, "RELATE")
+    entry["payload"] = entry["payload"].replace('"source_id":"', '"source_id":"x')
+
+
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("change", [no_json, no_policy, no_id])
+def test_a_log_that_is_whole_and_says_nonsense_is_refused(lived, empty, tmp_path, change, kind):
+    pack = copied(lived.after, tmp_path)
+    forged(pack, change)
+    refused(empty[kind], pack, "cannot be read")
+
+
+def test_a_forged_history_is_another_one(lived, other, tmp_path):
+    """All its hashes fit, and it differs in one word; it is told from the true one, and where."""
+    pack = copied(lived.after, tmp_path)
+    said = []
+
+    def somebody_else(entries) -> None:
+        entry = first(entries, "PENALTY")
+        entry["actor_id"] = "somebody"
+        said.append(entry["seq"])
+
+    forged(pack, somebody_else)
+    other.import_pack(lived.after)
+    with pytest.raises(Conflict, match=f"home here has another entry at seq {said[0]} "):
+        other.import_pack(pack)
+
+
 def test_the_snapshot_is_not_trusted(lived, other, tmp_path):
     pack = copied(lived.after, tmp_path)
     rewritten(pack, "snapshot/memory_objects.parquet", with_value("salience", 0, lambda v: 0.999))
     rewritten(pack, "graph/edges.parquet", without_row(0))
     other.import_pack(pack)
-    for namespace in (rich.HOME, rich.WORK):
+    for namespace in (eventful.HOME, eventful.WORK):
         ledger.check(other, namespace)
     assert len(tables(other)["edges"]) == 2
 
@@ -483,6 +527,24 @@ def test_a_stopped_import_leaves_nothing(lived, other):
         other.import_pack(lived.after, progress=stop)
     assert tables(other) == before
     other.import_pack(lived.after)
+
+
+@pytest.mark.parametrize("at", ["INSERT INTO event_log", "INSERT INTO contents", "INSERT INTO organiser_runs"])
+def test_an_import_stopped_while_it_writes_leaves_nothing(lived, other, at):
+    """The log, the contents, the state: what stands of it when it stops is taken back, and the next one does it all."""
+    before = tables(other)
+
+    def stop_there(connection, cursor, statement, *rest) -> None:
+        if statement.startswith(at):
+            raise Stopped
+
+    engine = other.store.db.engine()
+    event.listen(engine, "before_cursor_execute", stop_there)
+    with pytest.raises(Stopped):
+        other.import_pack(lived.after)
+    event.remove(engine, "before_cursor_execute", stop_there)
+    assert tables(other) == before
+    assert other.import_pack(lived.after).namespaces == ["home", "work"]
 
 
 def test_a_folder_with_something_in_it_is_refused(lived, tmp_path):
@@ -541,10 +603,10 @@ def test_a_subject_gets_what_is_kept_about_them(lived, tmp_path):
     document = json.loads((tmp_path / "tom" / "subject.json").read_text())
     (part,) = document["namespaces"]
     (memory,), (event,) = part["memories"], part["events"]
-    assert memory["value"] == f"{rich.CANARY} of Tom"
+    assert memory["value"] == f"{eventful.CANARY} of Tom"
     assert memory["salience"] == kept["of-tom"].salience
     assert memory["history"][0]["op_type"] == "ASSERT"
-    assert event["content"] == {"content": f"{rich.CANARY} said Tom."}
+    assert event["content"] == {"content": f"{eventful.CANARY} said Tom."}
     everything = b"".join(path.read_bytes() for path in (tmp_path / "tom").iterdir()).decode()
     assert "belief" not in everything
     assert "naïve" not in everything
@@ -558,7 +620,7 @@ def test_of_an_erased_subject_the_skeleton_is_left(lived, tmp_path):
     with opened(lived.url, lived.now) as ebb:
         ebb.export_subject(tmp_path / "tom", subject="tom", namespace="home")
     everything = b"".join(path.read_bytes() for path in (tmp_path / "tom").iterdir()).decode()
-    assert rich.CANARY not in everything
+    assert eventful.CANARY not in everything
     document = json.loads((tmp_path / "tom" / "subject.json").read_text())
     (memory,) = document["namespaces"][0]["memories"]
     assert memory["value"] is None

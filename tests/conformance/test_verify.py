@@ -69,11 +69,11 @@ class Lived:
 def store(request: pytest.FixtureRequest, make_url_for_module) -> Iterator[Lived]:
     clock = Clock()
     with Ebbtide.open(make_url_for_module(request.param), clock=clock, entropy=counted_entropy()) as ebb:
-        lived.live(ebb, clock)
-        with pytest.raises(Refused):
-            ebb.restore("home", namespace=NS)
         # While a connection is open, DuckDB neither opens the file anew nor writes a checkpoint at every change.
         with ebb.store.db.connect():
+            lived.live(ebb, clock)
+            with pytest.raises(Refused):
+                ebb.restore("home", namespace=NS)
             tables = event_log.metadata.sorted_tables
             yield Lived(ebb, clock, {table.name: rows_of(ebb, table) for table in tables})
 

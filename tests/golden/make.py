@@ -21,7 +21,7 @@ from uuid import UUID
 
 from ebbtide import Ebbtide, __version__
 from ebbtide.store.tables import metadata
-from tests.conformance import packs, rich
+from tests.conformance import eventful, packs
 from tests.conftest import Clock
 
 HERE = Path(__file__).parent
@@ -70,9 +70,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         clock = Clock()
         with Ebbtide.open(f"duckdb:///{folder}/golden.duckdb", clock=clock, entropy=counted()) as ebb:
-            rich.live(ebb, clock)
-            rich.erase(ebb, clock)
-            rich.go_on(ebb, clock)
+            eventful.live(ebb, clock)
+            eventful.erase(ebb, clock)
+            eventful.go_on(ebb, clock)
             for _ in range(10):
                 clock.forward(days=15)
                 ebb.organise()

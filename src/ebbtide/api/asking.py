@@ -19,6 +19,7 @@ from ebbtide.memory.read import Memory
 from ebbtide.memory.requests import DEFAULT_NAMESPACE, AnyRequest, Line, request_from
 from ebbtide.model.errors import BadInput, EbbtideError, Refused
 from ebbtide.model.words import OpType, TombstoneReason
+from ebbtide.organise.run import Organiser
 from ebbtide.organise.walk import Walker
 
 DEFAULT_POLICY = "default@1.0.0"
@@ -289,18 +290,18 @@ class Asking(Passing, Reading):
             done.refused.append(error)
 
         lines = list(read_lines(source, file, refuse_and_note))
-        with self.store.session() as connection:
-            runs = self._walked(connection, lines) if walk else iter([lines])
+        with self._organiser() as organiser:
+            runs = self._walked(organiser, lines) if walk else iter([lines])
             taken = 0
             for group in runs:
-                self._take_group(connection, group, refuse, done)
+                self._take_group(organiser.connection, group, refuse, done)
                 taken += len(group)
                 progress(taken, len(lines))
         return done
 
-    def _walked(self, connection: Connection, lines: Sequence[Placed]) -> Iterator[list[Placed]]:
+    def _walked(self, organiser: Organiser, lines: Sequence[Placed]) -> Iterator[list[Placed]]:
         """Groups of lines between which nothing is due; what is due is run before the next group is handed out."""
-        walker, group = Walker(self._organiser_on(connection)), list[Placed]()
+        walker, group = Walker(organiser), list[Placed]()
         for place in lines:
             namespace = place.request.namespace
             at = self._clock() if place.request.effective_at is None else place.request.effective_at

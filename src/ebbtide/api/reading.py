@@ -105,10 +105,11 @@ class Reading(Opened):
             raise NotFound(f"there is no memory {str(obj)!r} in namespace {namespace!r}", object=str(obj))
         return found
 
-    def status(self, *, namespace: str | None = None) -> Status:
+    def status(self, *, namespace: str | None = None, as_of: When = None, known_at: When = None) -> Status:
         """Memories by state and profile, and each task's last and next run."""
+        at, known = micros(as_of, "as-of"), micros(known_at, "known-at")
         with self.store.begin() as connection:
-            return status(connection, namespace, self._clock())
+            return status(self.store.db, connection, namespace, self._clock(), at, known)
 
     def runs(self, *, namespace: str | None = None, limit: int = 50) -> list[Run]:
         """The run ledger, newest slot first."""

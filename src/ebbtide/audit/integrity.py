@@ -35,12 +35,12 @@ from ebbtide.log.digest import Head, departures
 from ebbtide.log.head import lock
 from ebbtide.log.links import NAMESPACE, checked_heads
 from ebbtide.log.verify import Bad, Checked, LogCheck, Progress
-from ebbtide.memory.beliefs import value_digest
 from ebbtide.model.words import OpType, StreamType, TombstoneReason
 from ebbtide.policy.document import Policy
 from ebbtide.project.passes import Chunk
 from ebbtide.project.rebuild import Wrong, compare, named
 from ebbtide.project.shelf import STORE_WIDE, profile_rows
+from ebbtide.project.writer import value_digest
 from ebbtide.store.database import Database
 from ebbtide.store.tables import (
     batches,

@@ -8,10 +8,13 @@ values as they stand: `_here` is the instant the object's own time stopped at.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
+from ebbtide.decay.centrality import replaced
 from ebbtide.decay.maths import SCALAR, Engine, Maths, decimals9
 from ebbtide.decay.rules import FAR, Future, earliest, future, leaves_for
 from ebbtide.decay.segment import Scores, Terms, evaluate
@@ -160,6 +163,96 @@ def scored(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> Mem
     """The state with the scores it shows at `at` as its stored ones."""
     salience, confidence = shown(state, terms, at, m)
     return replace(state, salience=salience, confidence=confidence)
+
+
+def unbegun(
+    *,
+    namespace_id: str,
+    object_id: UUID,
+    at: int,
+    salience: float,
+    confidence: float,
+    object_type: str,
+    epistemic_type: str,
+    source_type: str,
+    evidence: Sequence[str],
+    content_seq: int,
+    ref: str | None = None,
+    condition: str | None = None,
+    subject: str | None = None,
+    profile_override: str | None = None,
+    supersedes: UUID | None = None,
+) -> MemoryState:
+    """A new object before its first segment: what is believed, and the scores to begin with."""
+    salience, confidence = decimals9(SCALAR, salience), decimals9(SCALAR, confidence)
+    return MemoryState(
+        namespace_id=namespace_id,
+        object_id=object_id,
+        version=0,
+        fact_version=0,
+        fact_at=at,
+        head_hash=b"",
+        lifecycle_state=LifecycleState.ACTIVE,
+        salience=salience,
+        confidence=confidence,
+        decayed_at=None,
+        ref=ref,
+        object_type=object_type,
+        epistemic_type=epistemic_type,
+        source_type=source_type,
+        condition=condition,
+        subject=subject,
+        evidence=json.dumps(evidence, separators=(",", ":")),
+        profile_override=profile_override,
+        created_at=at,
+        content_seq=content_seq,
+        supersedes=supersedes,
+        superseded_by=None,
+        segment_at=at,
+        segment_age=0,
+        decaying=salience,
+        boost=0.0,
+        confidence_base=confidence,
+        confidence_from=at,
+        baseline=salience,
+        centrality=0.0,
+        stability=None,
+        difficulty=None,
+        decay_profile="",
+        policy_id="",
+        policy_version="",
+        due_at=None,
+        due_rule=None,
+        exit_at=None,
+        exit_rule=None,
+        expires_at=None,
+        warned=False,
+        accessed_at=None,
+        reinforced_at=None,
+        modified_at=at,
+        restored_at=None,
+        access_count=0,
+        reinforce_count=0,
+        pinned=False,
+        held=False,
+        frozen=False,
+        thaws_at=None,
+        stopped_at=None,
+        tombstoned_at=None,
+        erased_at=None,
+    )
+
+
+def assertion(state: MemoryState) -> dict[str, Any]:
+    """What ASSERT says of a new object, but for its content."""
+    return {
+        "object_type": state.object_type,
+        "epistemic_type": state.epistemic_type,
+        "source_type": state.source_type,
+        "evidence_ids": json.loads(state.evidence),
+        "confidence": state.confidence_base,
+        "salience": state.baseline,
+    }
 
 
 def asserted(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> MemoryState:
@@ -373,6 +466,17 @@ def _going_on(new: MemoryState, old: MemoryState, terms: Terms, at: Any, m: Engi
     for_good = new.frozen & m.no(m.is_known(new.thaws_at))
     found = m.choose(m.no(new.active) | new.pinned, new, m.choose(for_good, stopped, resumed))
     return with_future(scored(found, terms, at, m), terms, at, m)
+
+
+def recentred(state: MemoryState, terms: Terms, at: Any, kappa: Any, m: Engine = SCALAR) -> MemoryState:
+    """Another centrality: the decaying part changes by the difference, and a segment begins. For what is ACTIVE."""
+    now = standing(state, terms, at, m)
+    new = replace(
+        _segment(m, state, now, age=now.age),
+        centrality=kappa,
+        decaying=replaced(m, now.scores.decaying, state.centrality, kappa),
+    )
+    return with_future(scored(new, terms, at, m), terms, at, m)
 
 
 def held(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> MemoryState:

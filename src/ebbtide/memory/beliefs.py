@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 from ebbtide.decay import facts
-from ebbtide.decay.maths import rounded
 from ebbtide.memory.case import Case, draft, refused
 from ebbtide.memory.requests import Assert, Event, Supersede
 from ebbtide.model.entry import Draft
 from ebbtide.model.errors import BadInput
 from ebbtide.model.identity import id_of_stream
-from ebbtide.model.state import MemoryState
 from ebbtide.model.words import (
     INITIAL_SALIENCE,
     ActorType,
@@ -29,6 +24,7 @@ from ebbtide.model.words import (
     StreamType,
     initial_confidence,
 )
+from ebbtide.project.writer import value_digest
 
 _ROLES = {
     ActorType.HUMAN_USER: Role.USER,
@@ -36,11 +32,6 @@ _ROLES = {
     ActorType.EXTERNAL_CONNECTOR: Role.TOOL,
     ActorType.SYSTEM_PROCESS: Role.SYSTEM,
 }
-
-
-def value_digest(value: Any) -> bytes:
-    """SHA-256 over a value as sorted JSON: by this the same content is known again, as long as it is kept."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).digest()
 
 
 def asserted(case: Case, line: Assert) -> Iterator[Draft]:
@@ -92,81 +83,30 @@ def _assert(case: Case, line: Assert, object_id: UUID, at: int, supersedes: UUID
         if line.confidence is None
         else (line.confidence, True)
     )
-    salience = rounded(INITIAL_SALIENCE if line.salience is None else line.salience)
     condition = line.condition
     if line.epistemic_type == EpistemicType.CONDITIONAL and condition is None:
         condition = Condition.UNKNOWN
     evidence = case.evidence(line.evidence)
     case.writer.note_evidence(object_id, [UUID(one) for one in evidence])
-    terms = case.current_terms()
-    state = facts.asserted(
-        MemoryState(
-            namespace_id=case.writer.namespace,
-            object_id=object_id,
-            version=0,
-            fact_version=0,
-            fact_at=at,
-            head_hash=b"",
-            lifecycle_state=LifecycleState.ACTIVE,
-            salience=salience,
-            confidence=rounded(confidence),
-            decayed_at=None,
-            ref=line.ref,
-            object_type=line.object_type,
-            epistemic_type=line.epistemic_type,
-            source_type=line.source_type,
-            condition=condition,
-            subject=line.subject,
-            evidence=json.dumps(evidence, separators=(",", ":")),
-            profile_override=line.decay_profile,
-            created_at=at,
-            content_seq=case.writer.next_seq,
-            supersedes=supersedes,
-            superseded_by=None,
-            segment_at=at,
-            segment_age=0,
-            decaying=salience,
-            boost=0.0,
-            confidence_base=rounded(confidence),
-            confidence_from=at,
-            baseline=salience,
-            centrality=0.0,
-            stability=None,
-            difficulty=None,
-            decay_profile="",
-            policy_id="",
-            policy_version="",
-            due_at=None,
-            due_rule=None,
-            exit_at=None,
-            exit_rule=None,
-            expires_at=None,
-            warned=False,
-            accessed_at=None,
-            reinforced_at=None,
-            modified_at=at,
-            restored_at=None,
-            access_count=0,
-            reinforce_count=0,
-            pinned=False,
-            held=False,
-            frozen=False,
-            thaws_at=None,
-            stopped_at=None,
-            tombstoned_at=None,
-            erased_at=None,
-        ),
-        terms,
-        at,
+    new = facts.unbegun(
+        namespace_id=case.writer.namespace,
+        object_id=object_id,
+        at=at,
+        salience=INITIAL_SALIENCE if line.salience is None else line.salience,
+        confidence=confidence,
+        ref=line.ref,
+        object_type=line.object_type,
+        epistemic_type=line.epistemic_type,
+        source_type=line.source_type,
+        condition=condition,
+        subject=line.subject,
+        evidence=evidence,
+        profile_override=line.decay_profile,
+        content_seq=case.writer.next_seq,
+        supersedes=supersedes,
     )
-    payload = {
-        "object_type": line.object_type,
-        "epistemic_type": line.epistemic_type,
-        "source_type": line.source_type,
-        "evidence_ids": evidence,
-        "confidence": state.confidence_base,
-        "salience": state.baseline,
-    }
+    state = facts.asserted(new, case.current_terms(), at)
+    payload = facts.assertion(state)
     if not listed:
         payload["warnings"] = ["unusual_source"]
     return draft(

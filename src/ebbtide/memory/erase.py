@@ -1,14 +1,15 @@
 """Erasure: what a person asked to be forgotten is gone from every table in one transaction, and a receipt says so.
 
-Objects by name, all of a subject, or a whole namespace; with them the evidence that serves nothing else. A legal hold
-on any of it refuses the whole erasure. Tombstones stay, and the chain of hashes verifies as before: the log never
-held the text, only SHA-256(nonce ‖ content), and the nonces are gone but for the receipt.
+Objects by name, all of a subject, or a whole namespace; with them the evidence that serves nothing else, and every
+summary made from any of it. A legal hold on any of it refuses the whole erasure. Tombstones stay, and the chain of
+hashes verifies as before: the log never held the text, only SHA-256(nonce ‖ content), and the nonces are gone but for
+the receipt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -22,6 +23,7 @@ from ebbtide.model.errors import NotFound, Refused
 from ebbtide.model.words import Expiry, OpType, StreamType, TombstoneReason
 from ebbtide.project import tombstone
 from ebbtide.project.passes import NAMESPACE, Actor, Chunk
+from ebbtide.project.summaries import SINCE, made_from_erased
 from ebbtide.project.tombstone import Verdict
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import contents, event_log, event_state, memory_objects, memory_state
@@ -50,11 +52,15 @@ class Erased(BaseModel):
 
 
 class Receipt(BaseModel):
-    """What an erasure did. It alone still has the nonces: keep it with care."""
+    """What an erasure did. It alone still has the nonces: keep it with care.
+
+    `summaries` are the memories that went because they were made from what was erased; they count as objects.
+    """
 
     namespace_id: str
     subject: str | None
     objects: list[UUID] | None
+    summaries: list[UUID]
     reason: str
     created_at: datetime
     erased: Counts
@@ -108,27 +114,27 @@ class Erasure:
         if head is None:
             raise NotFound(f"there is no namespace {target.namespace!r}", field="namespace")
         self._refuse_unknown(target)
-        self._refuse_held(target)
+        self._refuse_held(target.of_objects(self.db))
         now = max(self.clock(), head.last_recorded_at)
         chunk = Chunk(self.db, self.connection, head, now=now, actor=actor)
         first = head.last_seq + 1
         given = {NAMESPACE.key: target.namespace} | tombstone.parameters(reason, now, instant.iso(now))
-        verdict = Verdict(
+        of_memory = Verdict(
             at=SQL.greatest(memory_state.c.fact_at, now),
             action=literal(Expiry.ERASE.value, Text),
             policy_ref=literal(f"{head.policy_id}@{head.policy_version}", Text),
         )
-        objects = chunk.write(tombstone.objects(self.db, "erased_objects", target.of_objects(self.db), verdict), given)
-        verdict = Verdict(
-            at=SQL.greatest(event_state.c.effective_at, now), action=verdict.action, policy_ref=verdict.policy_ref
-        )
+        which = target.of_objects(self.db)
+        objects = chunk.write(tombstone.objects(self.db, "erased_objects", which, of_memory), given)
+        of_event = replace(of_memory, at=SQL.greatest(event_state.c.effective_at, now))
         unused = and_(
             event_state.c.namespace_id == target.namespace,
             event_state.c.erased_at.is_(None),
             tombstone.serves_no_other(),
         )
         which = or_(target.of_events(), unused)
-        events = chunk.write(tombstone.events(self.db, "erased_events", which, verdict), given)
+        events = chunk.write(tombstone.events(self.db, "erased_events", which, of_event), given)
+        summaries = self._erase_summaries(chunk, of_memory, given | {SINCE.key: first})
         if not chunk.entries:
             raise NotFound("there is nothing left to erase: it is erased already", field="object")
         written = self._written(target.namespace, first)
@@ -141,9 +147,10 @@ class Erasure:
             namespace_id=target.namespace,
             subject=target.subject,
             objects=list(target.objects) or None,
+            summaries=summaries,
             reason=reason,
             created_at=instant.to_datetime(now),
-            erased=Counts(objects=objects, events=events, contents=gone),
+            erased=Counts(objects=objects + len(summaries), events=events, contents=gone),
             kept=self._kept(target.namespace),
             tombstones=written,
             items=items,
@@ -163,7 +170,17 @@ class Erasure:
             if wanted not in there:
                 raise NotFound(f"there is no memory {wanted} in namespace {target.namespace!r}", field="object")
 
-    def _refuse_held(self, target: Target) -> None:
+    def _erase_summaries(self, chunk: Chunk, verdict: Verdict, given: Mapping[str, Any]) -> list[UUID]:
+        """Erases the summaries made from what the transaction has erased so far; a held one refuses it all."""
+        which = made_from_erased()
+        self._refuse_held(which, given)
+        statements = tombstone.objects(self.db, "erased_summaries", which, verdict)
+        if not chunk.write(statements, given):
+            return []
+        written = statements.table.c.object_id
+        return list(self.connection.execute(select(written).order_by(written)).scalars())
+
+    def _refuse_held(self, which: ColumnElement[bool], given: Mapping[str, Any] | None = None) -> None:
         query = (
             select(memory_objects.c.ref, memory_objects.c.object_id)
             .join_from(
@@ -174,10 +191,10 @@ class Erasure:
                     memory_objects.c.object_id == memory_state.c.object_id,
                 ),
             )
-            .where(target.of_objects(self.db), memory_state.c.held)
+            .where(which, memory_state.c.held)
             .order_by(memory_objects.c.object_id)
         )
-        held = [row.ref or str(row.object_id) for row in self.connection.execute(query)]
+        held = [row.ref or str(row.object_id) for row in self.connection.execute(query, given or {})]
         if held:
             named = ", ".join(held[:5]) + (f" and {len(held) - 5} more" if len(held) > 5 else "")
             raise Refused(

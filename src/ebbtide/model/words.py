@@ -123,6 +123,8 @@ class Task(StrEnum):
     DECAY_RAPID_FAST = "decay_rapid_fast"
     DECAY_MEDIUM = "decay_medium"
     DECAY_SLOW = "decay_slow"
+    CENTRALITY = "centrality"
+    SUMMARISE = "summarise"
 
 
 class RunStatus(StrEnum):

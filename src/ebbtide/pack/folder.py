@@ -19,6 +19,10 @@ import pyarrow.parquet as pq
 from ebbtide.model.errors import BadInput
 from ebbtide.pack.form import CHECKSUMS
 
+GROUP_ROWS = 20_000
+GROUP_BYTES = 16 << 20
+"""A row group ends with the batch that reaches one of them: so much of a file is in memory at a time."""
+
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 
 
@@ -57,14 +61,26 @@ def _sync(path: Path) -> None:
 
 
 def write_parquet(path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> int:
-    """Writes record batches one by one, a row group each; how many rows."""
+    """Writes record batches as they come, in row groups of a bounded size; how many rows."""
     path.parent.mkdir(exist_ok=True)
     written = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for batch in rows:
-            writer.write_batch(batch)
-            written += batch.num_rows
+        for group in _groups(rows):
+            writer.write_table(pa.Table.from_batches(group, schema))
+            written += sum(batch.num_rows for batch in group)
     return written
+
+
+def _groups(rows: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Batches put together until they are a row group."""
+    group: list[pa.RecordBatch] = []
+    for batch in rows:
+        group.append(batch)
+        if sum(one.num_rows for one in group) >= GROUP_ROWS or sum(one.nbytes for one in group) >= GROUP_BYTES:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def write_json(path: Path, document: Any) -> None:

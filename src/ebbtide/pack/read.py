@@ -37,7 +37,7 @@ from ebbtide.project.passes import empty, temporary
 from ebbtide.store.database import Database
 
 ROWS = 20_000
-"""Rows in memory at a time."""
+"""Rows in memory at a time, and not more than a row group of the file has."""
 
 NOT_IN_TEXT = "[\x00-\x1f]"
 """No text of the log, which is identifiers and JSON, holds a control character; the hash takes two of them as marks."""
@@ -135,9 +135,10 @@ def _batches(path: Path, part: Part) -> Iterator[pa.RecordBatch]:
                 wrong = next(iter([one for one in expected if one not in found]), None)
                 text = f"has other columns than {', '.join(part.columns)}"
                 raise BadInput(text, file=str(path), field=None if wrong is None else wrong[0])
-            for batch in file.iter_batches(ROWS):
-                _check(batch, part, path)
-                yield batch
+            for group in range(file.num_row_groups):
+                for batch in file.iter_batches(ROWS, row_groups=[group]):
+                    _check(batch, part, path)
+                    yield batch
     except (pa.ArrowException, OSError) as error:
         raise BadInput(f"cannot be read: {str(error).splitlines()[0]}", file=str(path)) from error
 

@@ -1,7 +1,7 @@
 """Taking a pack into a store: checked as a whole, compared with what is there, appended, and folded into state.
 
-All in one transaction. The log comes in to the letter and nothing is decided anew; state is folded from it, whatever
-the pack's snapshot says. Content that was erased, here or in the log that results, is not brought back.
+What is written is one transaction. The log comes in to the letter and nothing is decided anew; state is folded from
+it, whatever the pack's snapshot says. Content that was erased, here or in the log that results, is not brought back.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from sqlalchemy import Connection, Table, and_, delete, exists, func, insert, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_skip
+from sqlalchemy.exc import DBAPIError
 
 from ebbtide.log.head import Head, lock_or_create
 from ebbtide.model.errors import BadInput, Conflict
@@ -24,7 +25,7 @@ from ebbtide.pack.proof import erased, first_bad, target_of
 from ebbtide.pack.read import Progress, Staged, load
 from ebbtide.policy.document import Policy
 from ebbtide.project.passes import NAMESPACE
-from ebbtide.project.rebuild import compare, mend
+from ebbtide.project.rebuild import compare, fill, mend
 from ebbtide.project.shelf import STORE_WIDE, Shelf
 from ebbtide.project.tombstone import erase_contents, of_erased
 from ebbtide.store.database import Database
@@ -70,12 +71,23 @@ class Import:
         Raises `BadInput` where the pack is not whole, `Conflict` where a namespace here has another history.
         """
         self._staged = Staged.named()
-        with self.connection.begin():
-            wide = load(self.db, self.connection, self.folder, self.manifest, self._staged, self.progress)
-            self._check()
-        policies = self._policies(wide)
-        with self.connection.begin():
-            return self._write(policies)
+        try:
+            with self.connection.begin():
+                wide = load(self.db, self.connection, self.folder, self.manifest, self._staged, self.progress)
+                self._check()
+            policies = self._policies(wide)
+            with self.connection.begin():
+                return self._write(policies)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise self._nonsense(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        except DBAPIError as error:
+            if not self.db.unreadable(error):
+                raise
+            raise self._nonsense(str(error.orig).strip().splitlines()[0]) from error
+
+    def _nonsense(self, why: str) -> BadInput:
+        return BadInput(f"its log cannot be read, though its hashes fit: {why}", file=str(self.folder))
 
     def _write(self, policies: list[tuple[Policy, int]]) -> Imported:
         done = Imported(path=str(self.folder), namespaces=[], unchanged=[])
@@ -90,9 +102,12 @@ class Import:
         done.refusals = self._refusals()
         done.policies = self._register(policies)
         for name in done.namespaces:
-            mend(self.connection, compare(self.db, self.connection, name), name)
             if heads[name][0].last_seq:
+                mend(self.connection, compare(self.db, self.connection, name), name)
                 done.erased += erase_contents(self.connection, name, of_erased(self.db))
+            else:
+                fill(self.db, self.connection, name)
+                done.contents -= erase_contents(self.connection, name, of_erased(self.db))
         return done
 
     def _check(self) -> None:

@@ -40,8 +40,8 @@ from ebbtide.store.arrow import schema_of
 from ebbtide.store.database import Database
 from ebbtide.store.tables import contents, event_log, memory_objects, memory_state, namespaces, policies
 
-ROWS = 20_000
-"""Rows in memory at a time, and in a row group of a file."""
+ROWS = 2_000
+"""Rows read at a time."""
 
 Progress = Callable[[int, int], None]
 

@@ -207,6 +207,21 @@ class Rank(_Strict):
     recency_base_per_hour: Annotated[float, _number(0.001, 1)] = 1.0
 
 
+class Centrality(_Strict):
+    """What being referred to by others adds to salience: κ = weight · in-degree / largest in-degree."""
+
+    weight: Unit = 0.05
+
+
+class Summarise(_Strict):
+    """Which event windows are summarised by themselves: of a stream and subject, spans of so many hours in UTC."""
+
+    enabled: Annotated[bool, Field(strict=True)] = False
+    window_hours: Annotated[int, _number(1, 8766, whole=True)] = 24
+    min_events: Annotated[int, _number(1, 1_000_000, whole=True)] = 5
+    max_sentences: Annotated[int, _number(1, 1000, whole=True)] = 5
+
+
 _HOURS = instant.HOUR
 DEFAULT_INTERVALS: dict[str, float] = {
     "lifecycle": 24,
@@ -246,6 +261,8 @@ class Params(_Strict):
     retention: tuple[RetentionRule, ...] = ()
     reinforcement: Reinforcement = Reinforcement()
     rank: Rank = Rank()
+    centrality: Centrality = Centrality()
+    summarise: Summarise = Summarise()
 
     @model_validator(mode="before")
     @classmethod
@@ -325,6 +342,10 @@ class Policy(_Strict):
         if epistemic == EpistemicType.CONDITIONAL and condition == Condition.UNKNOWN:
             return self.params.conditional_while_unknown
         return self.params.mapping[epistemic]
+
+    def scheduled(self) -> tuple[Task, ...]:
+        """The tasks that run by themselves; the others only where they are named."""
+        return tuple(task for task in Task if task != Task.SUMMARISE or self.params.summarise.enabled)
 
     def interval(self, task: Task) -> int:
         """Microseconds between two starts of a task."""

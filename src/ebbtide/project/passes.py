@@ -58,6 +58,17 @@ Columns = Any
 Plan = Callable[[Columns], Mapping[str, Any]]
 """What one entry of each staged row holds: expressions by column of `event_log`, over the staged columns."""
 
+SCORED = (
+    "salience",
+    "confidence",
+    "salience_delta",
+    "confidence_delta",
+    "decay_profile",
+    "policy_id",
+    "policy_version",
+)
+"""The columns of an entry that say which scores it left, and what they follow from."""
+
 
 @dataclass(frozen=True, slots=True)
 class Actor:

@@ -190,6 +190,27 @@ def mend(connection: Connection, compared: Compared, namespace: str) -> None:
             connection.execute(insert(table).from_select(names, rows))
 
 
+def fill(db: Database, connection: Connection, namespace: str) -> None:
+    """Writes the state of a namespace that has a log and no state yet, in the caller's transaction.
+
+    The transaction holds the head's lock. There is nothing to compare with, which is most of what a rebuild does.
+    """
+    _refuse_cut(connection, namespace)
+    folded = _filled(db, connection, "rebuilt_folded", refold(db, namespace))
+    for table, query in from_log(db, namespace, folded).items():
+        names = [column.name for column in columns_of(table)]
+        if table is namespaces:
+            given = query.subquery().c
+            head = {name: given[name] for name in names if name not in _keys(table)}
+            same = namespaces.c.namespace_id == given.namespace_id
+            connection.execute(update(namespaces).where(same).values(head))
+        else:
+            connection.execute(insert(table).from_select(names, query))
+    for table, rows in policy_rows(policies_in_log(db, connection, namespace), namespace).items():
+        if rows:
+            connection.execute(insert(table), rows)
+
+
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
     """A rebuild of one namespace: the digest of its state before and after, and which rows were wrong.

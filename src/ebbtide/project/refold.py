@@ -57,6 +57,7 @@ def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = Non
     marks = {
         "any": func.max(log.version),
         "fact": last(log.fact_version.isnot(None)),
+        "begun": last(or_(log.fact_version.isnot(None), log.op_type == OpType.CENTRALITY_BOOST.value)),
         "state": last(log.lifecycle_state.isnot(None)),
         "score": last(log.salience.isnot(None)),
         "decay": last(log.op_type == OpType.DECAY_APPLIED.value),
@@ -96,7 +97,7 @@ def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = Non
             picked("any", entries.version).label("version"),
             picked("any", db.hex(entries.hash)).label("head"),
             picked("fact", entries.fact_version).label("fact_version"),
-            picked("fact", entries.effective_at).label("fact_at"),
+            picked("begun", entries.effective_at).label("fact_at"),
             picked("state", entries.lifecycle_state).label("lifecycle_state"),
             picked("score", entries.salience).label("salience"),
             picked("score", entries.confidence).label("confidence"),

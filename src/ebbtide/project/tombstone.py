@@ -35,7 +35,7 @@ from ebbtide.decay.maths import decimals9
 from ebbtide.decay.segment import evaluate
 from ebbtide.log.canonical import SEPARATOR
 from ebbtide.model.state import BITS, GROUPS
-from ebbtide.model.words import Expiry, LifecycleState, OpType, StreamType
+from ebbtide.model.words import Expiry, LifecycleState, ObjectType, OpType, StreamType
 from ebbtide.project.passes import (
     NAMESPACE,
     Columns,
@@ -225,17 +225,21 @@ def events(db: Database, name: str, which: Any, verdict: Verdict) -> Staged:
 
 
 def serves_no_other() -> ColumnElement[bool]:
-    """Whether an event is evidence of objects, all of which are erased."""
-    link, s, e = evidence_links.c, memory_state.c, event_state.c
-    linked = and_(link.namespace_id == e.namespace_id, link.evidence_id == e.event_id)
-    kept = exists(
+    """Whether an event is evidence of objects, all of which are erased; being summarised is no use of it."""
+    link, s, o, e = evidence_links.c, memory_state.c, memory_objects.c, event_state.c
+    users = (
         select(link.object_id)
         .join_from(
             evidence_links, memory_state, and_(link.namespace_id == s.namespace_id, link.object_id == s.object_id)
         )
-        .where(linked, s.erased_at.is_(None))
+        .join(memory_objects, and_(link.namespace_id == o.namespace_id, link.object_id == o.object_id))
+        .where(
+            link.namespace_id == e.namespace_id,
+            link.evidence_id == e.event_id,
+            o.object_type != ObjectType.SUMMARY.value,
+        )
     )
-    return and_(exists(select(link.object_id).where(linked)), ~kept)
+    return and_(exists(users), ~exists(users.where(s.erased_at.is_(None))))
 
 
 def of_erased(db: Database, *, subject: str | None = None, everything: bool = False) -> ColumnElement[bool]:

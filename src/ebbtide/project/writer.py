@@ -50,6 +50,11 @@ def content_hash(nonce: bytes, content: str) -> bytes:
     return hashlib.sha256(nonce + content.encode()).digest()
 
 
+def value_digest(value: Any) -> bytes:
+    """SHA-256 over a value as sorted JSON: by this the same content is known again, as long as it is kept."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).digest()
+
+
 @dataclass(frozen=True, slots=True)
 class Signal:
     """A reinforcement an object got before, or, where `signal` is None, its assertion."""

@@ -290,6 +290,12 @@ def _penalised(state: States, terms: Terms, at: Any, given: Facts) -> States:
     return facts.penalised(state, terms, at, given.word, delta, COLUMNS)
 
 
+def _recentred(state: States, terms: Terms, at: Any, given: Facts) -> States:
+    """CENTRALITY_BOOST stands as it was decided; what would have left ACTIVE by then would have got none."""
+    new = facts.recentred(state, terms, at, given.confidence, COLUMNS)
+    return COLUMNS.choose(state.active, new, state)
+
+
 def _plainly(change: Callable[..., States]) -> Callable[[States, Terms, Any, Facts], States]:
     return lambda state, terms, at, given: change(state, terms, at, m=COLUMNS)
 
@@ -306,6 +312,7 @@ _CHANGES: dict[str, Callable[[States, Terms, Any, Facts], States]] = {
     OpType.RESTORE: _plainly(facts.restored),
     OpType.CONDITION_SET: lambda s, t, at, given: facts.known_as(replace(s, condition=given.word), s, t, at, COLUMNS),
     OpType.EPISTEMIC_TRANSITION: _known_as,
+    OpType.CENTRALITY_BOOST: _recentred,
     ERASED: lambda s, t, at, given: facts.tombstoned(s, t, at, True, COLUMNS),
     OpType.CORRECTED: lambda s, t, at, given: s,
     **{

@@ -216,7 +216,7 @@ class Database(ABC):
 
     @abstractmethod
     def unreadable(self, error: DBAPIError) -> bool:
-        """Whether a statement failed since a value is not of the form that it was read as."""
+        """Whether a statement failed on a value, such as a text that is no JSON."""
 
     @abstractmethod
     def no_scrub(self, connection: Connection) -> str | None:

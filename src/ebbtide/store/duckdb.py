@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import duckdb
 import pyarrow as pa
+from duckdb import ConversionException, InvalidInputException
 from duckdb_sqlalchemy.bulk import insert_from_arrow
 from sqlalchemy import (
     ARRAY,
@@ -246,7 +246,7 @@ class DuckDB(Database):
         return False
 
     def unreadable(self, error: DBAPIError) -> bool:
-        return isinstance(error.orig, duckdb.InvalidInputException | duckdb.DataError)
+        return isinstance(error.orig, InvalidInputException | ConversionException)
 
     def no_scrub(self, connection: Connection) -> str | None:
         # Whoever has the old file open would go on writing there, and lose it.

@@ -137,7 +137,7 @@ class PostgreSQL(Database):
             yield pa.record_batch(arrays, schema=schema)
 
     def load(self, connection: Connection, table: Table, batch: pa.RecordBatch) -> None:
-        raw: Any = connection.connection.driver_connection
+        raw: Any = connection.connection.dbapi_connection
         columns = ", ".join(f'"{name}"' for name in batch.schema.names)
         with raw.cursor() as cursor, cursor.copy(f'COPY "{table.name}" ({columns}) FROM STDIN') as copy:
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):

@@ -328,5 +328,15 @@ organiser_runs = Table(
 )
 """The run ledger: one row per slot (task, namespace, start), claimed by inserting it."""
 
+consumers = Table(
+    "consumers",
+    metadata,
+    _key("namespace_id"),
+    _key("consumer"),
+    Column("seq", BigInteger, nullable=False),
+    Column("as_of", BigInteger, nullable=False),
+)
+"""How far those who keep copies have come: the place in the log, and as of when."""
+
 IMMUTABLE = (event_log, batches, refusals)
 """Tables in which PostgreSQL refuses UPDATE, DELETE and TRUNCATE."""

@@ -75,6 +75,8 @@ def go_on(ebb: Ebbtide, clock: Any) -> None:
     )
     clock.forward(days=60)
     ebb.organise()
+    ebb.register_policy(brief("1.0.1", mu_multiplier=0.2))
+    ebb.apply_replay(ebb.plan_replay("brief@1.0.0", "brief@1.0.1"))
 
 
 def _begin(ebb: Ebbtide, namespace: str) -> None:
