@@ -69,14 +69,14 @@ class Lived:
 @pytest.fixture(scope="module", params=DATABASES)
 def store(request: pytest.FixtureRequest, make_url_for_module) -> Iterator[Lived]:
     clock = Clock()
-    with Ebbtide.open(make_url_for_module(request.param), clock=clock, entropy=counted_entropy()) as ebb:
+    ebb = Ebbtide.open(make_url_for_module(request.param), clock=clock, entropy=counted_entropy())
+    # While a connection is open, DuckDB neither opens the file anew nor writes a checkpoint at every change.
+    with ebb, ebb.store.db.connect():
         lived.live(ebb, clock)
         with pytest.raises(Refused):
             ebb.restore("home", namespace=NS)
-        # While a connection is open, DuckDB neither opens the file anew nor writes a checkpoint at every change.
-        with ebb.store.db.connect():
-            tables = event_log.metadata.sorted_tables
-            yield Lived(ebb, clock, {table.name: rows_of(ebb, table) for table in tables})
+        tables = event_log.metadata.sorted_tables
+        yield Lived(ebb, clock, {table.name: rows_of(ebb, table) for table in tables})
 
 
 def found(ebb: Ebbtide, **options: Any) -> tuple[str, int, str] | None:

@@ -44,6 +44,7 @@ from ebbtide.project.writer import value_digest
 from ebbtide.store.database import Database
 from ebbtide.store.tables import (
     batches,
+    consumers,
     contents,
     event_log,
     event_state,
@@ -75,10 +76,10 @@ class Verified:
 
 
 def all_namespaces(connection: Connection) -> list[str]:
-    """Every namespace that any table has a row of. A refused request needs none."""
+    """Every namespace that any table has a row of; a refused request and a reader need none."""
     found: set[str] = set()
     for table in metadata.sorted_tables:
-        if table is not refusals:
+        if table not in (refusals, consumers):
             found |= set(connection.execute(select(table.c.namespace_id).distinct()).scalars())
     return sorted(found - {STORE_WIDE})
 

@@ -217,16 +217,20 @@ def roots(db: Database) -> Select[Any]:
         .where(batches.c.namespace_id == NAMESPACE, batches.c.batch.between(_FIRST_BATCH, _LAST_BATCH))
         .subquery()
     )
-    placed = (
+    so_far: dict[str, Any] = {"order_by": log.seq, "rows": (None, 0)}
+    begun = (
         select(
             log.seq,
             log.hash,
-            func.max(mine.c.first_seq, type_=BigInteger).over(order_by=log.seq, rows=(None, 0)).label("start"),
+            func.max(mine.c.first_seq, type_=BigInteger).over(**so_far).label("start"),
+            func.max(mine.c.end, type_=BigInteger).over(**so_far).label("end"),
         )
         .join_from(event_log, mine, log.seq == mine.c.first_seq, isouter=True)
         .where(log.namespace_id == NAMESPACE, log.seq.between(_FIRST, _LAST))
         .subquery()
     )
+    # Where a batch's first entry is missing, those after it are of no batch that has begun.
+    placed = select(begun.c.seq, begun.c.hash, begun.c.start).where(begun.c.seq <= begun.c.end).subquery()
     number = cast(func.floor((placed.c.seq - placed.c.start) / literal(float(BLOCK))), BigInteger)
     leaf = literal(b"\x00", LargeBinary).op("||")(db.join_bytes(placed.c.hash, placed.c.seq))
     blocks = (

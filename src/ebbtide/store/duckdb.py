@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 from duckdb_sqlalchemy.bulk import insert_from_arrow
 from sqlalchemy import (
