@@ -111,26 +111,30 @@ def _text(url: URL) -> str:
 _numbers = count(1)
 
 
-@pytest.fixture
-def make_url_for(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    """Makes empty, migrated stores: `make_url_for("duckdb")` gives the URL of a new one."""
+def _made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     made: list[URL] = []
 
-    def make(kind: str) -> str:
+    def make(kind: str, of: str | None = None) -> str:
         if kind == "duckdb":
             path = tmp_path_factory.mktemp("store") / "store.duckdb"
-            shutil.copy(request.getfixturevalue("duckdb_template"), path)
+            shutil.copy(make_url(of).database if of else request.getfixturevalue("duckdb_template"), path)
             return f"duckdb:///{path}"
         server: URL = request.getfixturevalue("postgres_url")
         template = request.getfixturevalue("postgres_template")
         name = f"{template}_{next(_numbers)}"
-        _execute(server, f"CREATE DATABASE {name} TEMPLATE {template}")
+        _execute(server, f"CREATE DATABASE {name} TEMPLATE {make_url(of).database if of else template}")
         made.append(server.set(database=name))
         return _text(made[-1])
 
     yield make
     for url in made:
         _execute(request.getfixturevalue("postgres_url"), f"DROP DATABASE {url.database} WITH (FORCE)")
+
+
+make_url_for = pytest.fixture(_made)
+"""Makes empty, migrated stores: `make_url_for("duckdb")` gives the URL of a new one; `of` one to copy, closed."""
+make_url_for_module = pytest.fixture(_made, scope="module")
+"""The same, for stores that the tests of a module share."""
 
 
 @pytest.fixture(params=DATABASES)

@@ -35,7 +35,7 @@ ONLY = {
 # Side by side, and yet kept apart: requests come from callers, passes from the clock.
 APART = {("memory", "organise"), ("organise", "memory")}
 WITHOUT_DATABASE = {"model", "policy", "decay", "cli", "service"}
-DATABASE = {"sqlalchemy", "duckdb", "psycopg", "alembic", "pyarrow"}
+DATABASE = {"sqlalchemy", "duckdb", "psycopg", "alembic"}
 WITH_SQL = {"store", "log", "project", "memory", "organise", "audit"}
 SQL = re.compile(
     r"\s*(SELECT\b.+\bFROM\b|INSERT\s+INTO\b|UPDATE\b.+\bSET\b|DELETE\s+FROM\b|MERGE\s+INTO\b|WITH\b.+\bAS\s*\("

@@ -22,6 +22,7 @@ TABLES = (
     "streams",
     "event_state",
     "evidence_links",
+    "aliases",
     "suppressions",
     "entities",
     "edges",
@@ -30,6 +31,7 @@ TABLES = (
     "memory_objects",
     "memory_state",
     "organiser_runs",
+    "consumers",
 )
 
 
@@ -123,7 +125,17 @@ def upgrade() -> None:
         raw("hash"),
         key=("batch",),
     )
-    table("contents", big("seq"), raw("nonce"), text("content"), raw("digest", nullable=True), key=("seq",))
+    table(
+        "contents",
+        big("seq"),
+        raw("nonce"),
+        text("content"),
+        raw("digest", nullable=True),
+        text("embedding_model", nullable=True),
+        sa.Column("dimensions", sa.Integer, nullable=True),
+        sa.Column("embedding", sa.ARRAY(sa.Double), nullable=True),
+        key=("seq",),
+    )
     table(
         "refusals",
         uid("id"),
@@ -155,6 +167,14 @@ def upgrade() -> None:
         uid("object_id"),
         uid("evidence_id"),
         key=("object_id", "evidence_id"),
+    )
+    table(
+        "aliases",
+        uid("alias_id"),
+        uid("object_id"),
+        text("ref"),
+        big("recorded_at"),
+        key=("alias_id",),
     )
     table(
         "suppressions",
@@ -191,6 +211,13 @@ def upgrade() -> None:
         number("confidence"),
         big("created_at"),
         key=("edge_id",),
+    )
+    table(
+        "consumers",
+        text("consumer"),
+        big("seq"),
+        big("as_of"),
+        key=("consumer",),
     )
     table(
         "policies",
@@ -324,6 +351,21 @@ def _postgresql() -> None:
         "CREATE UNIQUE INDEX event_log_idempotency ON event_log (namespace_id, idempotency_key) "
         "WHERE idempotency_key IS NOT NULL"
     )
+    op.execute("CREATE INDEX contents_digest ON contents (namespace_id, digest) WHERE digest IS NOT NULL")
+    op.execute(
+        "CREATE INDEX contents_embedded ON contents (namespace_id, embedding_model, dimensions) "
+        "WHERE dimensions IS NOT NULL"
+    )
+    op.execute("CREATE INDEX memory_objects_content ON memory_objects (namespace_id, content_seq)")
+    # Where the server has pgvector and the role may install it, embeddings are compared with it first.
+    op.execute("""
+        DO $$ BEGIN
+            IF EXISTS (SELECT FROM pg_available_extensions WHERE name = 'vector') THEN
+                CREATE EXTENSION IF NOT EXISTS vector;
+            END IF;
+        EXCEPTION WHEN insufficient_privilege THEN NULL;
+        END $$
+    """)
     op.execute("CREATE INDEX memory_state_due ON memory_state (namespace_id, due_at) WHERE due_at IS NOT NULL")
     op.execute("""
         CREATE FUNCTION ebbtide_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$

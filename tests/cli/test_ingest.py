@@ -107,6 +107,20 @@ def test_the_same_file_again_changes_nothing(ingest, rows, store, how):
     assert rows(store) == before
 
 
+@walking
+def test_what_is_said_already_is_unchanged_and_its_ref_a_name(ingest, run, rows, store, how):
+    """The policy, the event, the memory and that it was said again; SUPERSEDE says that it found what is there."""
+    again = at(2, HOME | {"ref": "home-2"})
+    used = at(3, {"op": "REINFORCE", "object": "home-2", "signal": "REFERENCED", "ref": "r1"})
+    assert ingest(EVENT, HOME, again, used, *how).json == counts(5, 1)
+    assert ingest(EVENT, HOME, again, used, *how).json == counts(0, 4)
+    assert [row["ref"] for row in rows(store, "memory_objects")["memory_objects"]] == ["home"]
+    assert run("show", "home-2", "--namespace", NAME, "--format", "json").json["ref"] == "home"
+    ingest(at(4, FACT | {"ref": "paris", "value": "Paris"}))
+    done = run("supersede", "paris", "--value", "London", "--namespace", NAME, "--at", "2026-01-05T09:00:00Z")
+    assert done.out.startswith("home (was there already): ACTIVE")
+
+
 def test_equal_lines_without_ref_are_told_apart_by_their_place_among_equals(ingest, rows, store):
     """Shown twice at one instant is twice; the file once more adds nothing, and a third equal line is one more."""
     ingest(*STORY[:2])

@@ -7,7 +7,9 @@ vouch for itself.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import struct
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
@@ -24,8 +26,11 @@ from ebbtide.project.fold import fold
 from ebbtide.project.refold import refold
 from ebbtide.project.writer import entry_from, state_from
 from ebbtide.store.tables import (
+    aliases,
     batches,
+    contents,
     event_log,
+    evidence_links,
     memory_objects,
     memory_state,
     namespaces,
@@ -53,6 +58,9 @@ class Ledger:
     streams: dict[UUID, tuple[int, bytes]]
     refusals: list[dict[str, Any]]
     runs: list[dict[str, Any]]
+    aliases: list[dict[str, Any]]
+    evidence: set[tuple[UUID, UUID]]
+    contents: dict[int, dict[str, Any]]
 
 
 def read(ebb: Ebbtide, namespace: str = "default") -> Ledger:
@@ -74,6 +82,9 @@ def read(ebb: Ebbtide, namespace: str = "default") -> Ledger:
             streams={row["stream_id"]: (row["version"], row["head_hash"]) for row in rows(streams)},
             refusals=rows(refusals, "recorded_at", "id"),
             runs=rows(organiser_runs, "slot", "task"),
+            aliases=rows(aliases, "alias_id"),
+            evidence={(row["object_id"], row["evidence_id"]) for row in rows(evidence_links)},
+            contents={row["seq"]: row for row in rows(contents)},
         )
 
 
@@ -117,6 +128,8 @@ def check(ebb: Ebbtide, namespace: str = "default") -> Ledger:
     _check_state(ledger)
     _check_moves(ledger)
     _check_chains(ledger)
+    _check_merges(ledger)
+    _check_contents(ledger)
     return ledger
 
 
@@ -232,6 +245,8 @@ def _check_moves(ledger: Ledger) -> None:
         moves = [entry for entry in entries if entry.lifecycle_state is not None]
         assert [entry.lifecycle_state for entry in moves[:1]] in ([], ["ACTIVE"])
         for before, after in pairwise(moves):
+            if after.op_type == "CORRECTED":
+                continue
             if after.op_type == "TOMBSTONE":
                 assert after.lifecycle_state == "ARCHIVED"
             else:
@@ -247,19 +262,63 @@ def differences(one: MemoryState, other: MemoryState, but: Iterable[str] = ()) -
 
 
 def _check_chains(ledger: Ledger) -> None:
-    """Supersession links point both ways, and of each chain at most one object is ACTIVE.
-
-    The link outlives the state where a tombstone archives what was superseded.
-    """
+    """Supersession links point both ways but where two became one, and of each chain at most one object is ACTIVE."""
+    joined = {entry.stream_id for entry in ledger.entries if entry.op_type == "DEDUP_RESOLVED"}
     active: dict[UUID, int] = defaultdict(int)
     for object_id, state in ledger.live.items():
-        superseded = state.lifecycle_state == "SUPERSEDED"
-        assert (superseded or state.tombstoned_at is not None) if state.superseded_by else not superseded
+        there = state.tombstoned_at is None
+        assert (state.lifecycle_state == "SUPERSEDED") == (state.superseded_by is not None and there)
         if state.superseded_by is not None:
-            assert ledger.live[state.superseded_by].supersedes == object_id
+            assert ledger.live[state.superseded_by].supersedes == object_id or state.superseded_by in joined
+            assert _ends(ledger, state), f"superseded by itself: {object_id}"
         oldest = state
         while oldest.supersedes is not None:
             assert ledger.live[oldest.supersedes].superseded_by == oldest.object_id
             oldest = ledger.live[oldest.supersedes]
         active[oldest.object_id] += state.lifecycle_state == "ACTIVE"
     assert all(count <= 1 for count in active.values())
+
+
+def _ends(ledger: Ledger, state: MemoryState) -> bool:
+    """Whether what takes a memory's place is, in the end, something else."""
+    seen = {state.object_id}
+    while state.superseded_by is not None:
+        state = ledger.live[state.superseded_by]
+        if state.object_id in seen:
+            return False
+        seen.add(state.object_id)
+    return True
+
+
+def _check_merges(ledger: Ledger) -> None:
+    """Aliases are what the log says of them, evidence stands in its table, and what was merged has left ACTIVE."""
+    expected = []
+    for entry in ledger.entries:
+        if entry.op_type != "DEDUP_RESOLVED":
+            continue
+        said = json.loads(entry.payload)
+        assert said["primary_id"] == str(entry.stream_id)
+        assert said["merged_ids"]
+        if alias := said.get("alias_id"):
+            assert said["merged_ids"] == [alias]
+            expected.append((UUID(alias), entry.stream_id, said["ref"], entry.recorded_at))
+        for merged in map(UUID, said["merged_ids"]):
+            assert merged not in ledger.live or ledger.live[merged].superseded_by is not None
+    rows = [(row["alias_id"], row["object_id"], row["ref"], row["recorded_at"]) for row in ledger.aliases]
+    assert rows == sorted(expected, key=lambda row: str(row[0]))
+    assert not {row[0] for row in rows} & ledger.live.keys()
+    known = [(i, UUID(one)) for i, state in ledger.live.items() for one in json.loads(state.evidence)]
+    assert ledger.evidence == set(known)
+
+
+def _check_contents(ledger: Ledger) -> None:
+    """Content is what its entry's hash was taken over, and an embedding what its content says."""
+    for seq, row in ledger.contents.items():
+        hashed = hashlib.sha256(row["nonce"] + row["content"].encode()).digest()
+        assert ledger.entries[seq - 1].content_hash == hashed, f"seq {seq}"
+        numbers = row["embedding"]
+        digest = None if numbers is None else hashlib.sha256(struct.pack(f">{len(numbers)}d", *numbers)).hexdigest()
+        said = json.loads(row["content"])
+        assert digest == said.get("embedding")
+        assert row["dimensions"] == (None if numbers is None else len(numbers))
+        assert row["embedding_model"] == (None if numbers is None else said.get("embedding_model", ""))

@@ -83,6 +83,7 @@ class Slow:
     pinned: bool = False
     stopped: float | None = None
     restored: float | None = None
+    kappa: float = 0.0
     warned: bool = False
     decided: list[tuple[str, float, float, float]] = field(default_factory=list)
 
@@ -135,7 +136,7 @@ class Slow:
         self.c = nine(max(self.c, min(CEILING[self.epistemic], self.c + gamma * (1 - self.c))))
         self.b = nine(max(boost, min(0.40, boost + gamma)))
         self.baseline = nine(self.baseline + gamma * 0.5 * (1 - self.baseline))
-        self.d = max(self.d, min(1.0, self.baseline))
+        self.d = max(self.d, nine(min(1.0, self.baseline + self.kappa)))
         self.rises(at)
 
     def penalise(self, at: float, signal: str) -> None:
@@ -155,11 +156,20 @@ class Slow:
             self.begin(at, restarts=True)
         self.accesses += 1
         if counts:
-            self.d = max(self.d, self.baseline)
+            self.d = max(self.d, nine(min(1.0, self.baseline + self.kappa)))
             self.rises(at)
         if self.epistemic == "OBSERVED":
             self.c = self.confidence(at)
             self.trusted = (at if self.stopped is None else self.stopped) + GRACE_OF_OBSERVED
+
+    def recentre(self, at: float, kappa: float) -> None:
+        """Another centrality: the old term goes, the new one comes. What is not ACTIVE, or pinned, keeps its own."""
+        if self.state != "ACTIVE" or self.pinned or kappa == self.kappa:
+            return
+        decaying, _ = self.begin(at)
+        self.d = nine(min(1.0, max(0.0, decaying - self.kappa + kappa)))
+        self.kappa = kappa
+        self.rises(at)
 
     def pin(self, at: float) -> None:
         self.pinned, self.stopped = True, at

@@ -35,6 +35,13 @@ def lived_in(ebb: Ebbtide, now: Callable[[int], None]) -> None:
         ebb.ask(belief | {"ref": f"m{number}", "value": number, "confidence": 0.95})
     now(BEGIN + instant.DAY)
     ebb.organise()
+    for ref in ("twin-a", "twin-b", "twin-c"):
+        ebb.event(ref, ref=f"heard {ref}")
+        ebb.ask(BELIEF | {"ref": ref, "epistemic_type": "OBSERVED", "value": "the same", "evidence": [f"heard {ref}"]})
+        ebb.archive(ref)
+    for ref in ("twin-a", "twin-b", "twin-c"):
+        ebb.restore(ref)
+        ebb.ask({"op": "ENTITY_CREATE", "ref": f"who-{ref}", "entity_type": "PERSON", "canonical_name": "Ann"})
 
 
 @dataclass
@@ -175,9 +182,10 @@ def test_what_was_committed_outlives_the_process(victim, work) -> None:
 
 
 def test_the_pass_that_is_killed_has_much_to_do(victim) -> None:
-    """It warns, moves and decays, each in several chunks: else the other tests would show little."""
+    """It warns, moves, decays and merges, in several chunks: else the other tests would show little."""
     victim.renew()
     runs = {run.task: run for run in victim.ebb.organise()}
     assert runs["lifecycle"].warned > 5
     assert runs["lifecycle"].archived + runs["lifecycle"].deprecated > 5
     assert runs["decay_medium"].decayed > 5
+    assert runs["dedup"].entries >= 5  # 2 memories into 1, 2 entities

@@ -19,7 +19,7 @@ WORDS = {
     "DOUBLE": "float64", "DOUBLE PRECISION": "float64", "BLOB": "bytes", "BYTEA": "bytes",
     "VARCHAR": "text", "TEXT": "text", "CHARACTER VARYING": "text",
     "BigInteger": "int64", "Integer": "int32", "SmallInteger": "int16", "Boolean": "bool", "Uuid": "uuid",
-    "Double": "float64", "LargeBinary": "bytes", "Text": "text",
+    "ARRAY": "float64s", "DOUBLE[]": "float64s", "Double": "float64", "LargeBinary": "bytes", "Text": "text",
 }  # fmt: skip
 CHANGED_BY_DECAY = {"salience", "confidence", "decayed_at", "version", "head_hash"}
 

@@ -73,6 +73,7 @@ def belief(terms: Terms = DEFAULT, *, salience: float = 0.5, confidence: float =
         "reinforce_count": 0,
         "pinned": False,
         "held": False,
+        "frozen": False,
         "warned": False,
     } | given
     absent = dict.fromkeys(name for name in MemoryState.__dataclass_fields__ if name not in fields)

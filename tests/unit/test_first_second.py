@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ebbtide.decay import facts
-from ebbtide.decay.rules import first_second
+from ebbtide.decay.search import first_second
 from ebbtide.model.instant import DAY, HORIZON, SECOND
 
 begins = st.integers(0, 4_000_000_000_000_000)

@@ -129,6 +129,8 @@ BAD_PARAMS = [
         "must be a number from 0",
     ),
     ({"reinforcement": {"boost_cap": INF}}, "params.reinforcement.boost_cap", "from 0 to 1"),
+    ({"dedup": {"cosine": 0.49}}, "params.dedup.cosine", "from 0.5 to 1"),
+    ({"dedup": {"cosine": 1.01}}, "params.dedup.cosine", "from 0.5 to 1"),
     ({"rank": {"recency_base_per_hour": 0}}, "params.rank.recency_base_per_hour", "from 0.001 to 1"),
     # unknown keys, at every depth
     ({"half_life": 3}, "params.half_life", "not permitted"),

@@ -23,14 +23,15 @@ from ebbtide.api.fields import (
 from ebbtide.api.opened import Progress, actor_of, no_progress
 from ebbtide.api.passing import Passing
 from ebbtide.api.reading import Reading
-from ebbtide.memory.case import id_of
+from ebbtide.memory.case import id_of, ids_of
 from ebbtide.memory.desk import Desk, Refusal, Taken
 from ebbtide.memory.erase import Erasure, Receipt, Target
 from ebbtide.memory.ingest import Ingested, Placed, read_lines, take_lines
-from ebbtide.memory.read import Memory
+from ebbtide.memory.read import Memory, Stored
 from ebbtide.memory.requests import DEFAULT_NAMESPACE, AnyRequest, Line, request_from
 from ebbtide.model.errors import BadInput, EbbtideError, Refused
 from ebbtide.model.words import OpType, TombstoneReason
+from ebbtide.organise.run import Organiser
 from ebbtide.organise.walk import Walker
 
 DEFAULT_POLICY = "default@1.0.0"
@@ -78,14 +79,21 @@ class Asking(Passing, Reading):
         epistemic_type: str,
         source_type: str,
         **given: Unpack[Reasserted],
-    ) -> Memory:
-        """Stores a new memory: any JSON value but null, what kind of thing it is, how it is known and from where."""
-        kind = {"object_type": object_type, "epistemic_type": epistemic_type, "source_type": source_type}
-        return self._memory_of("ASSERT", {"value": value} | kind, given)
+    ) -> Stored:
+        """Stores a new memory: any JSON value but null, what kind of thing it is, how it is known and from where.
 
-    def supersede(self, obj: UUID | str, value: Any, **given: Unpack[Superseding]) -> Memory:
-        """Closes a memory and opens the one that takes its place; what is not given stays as it was. The new one."""
-        return self._memory_of("SUPERSEDE", {"object": obj, "value": value}, given)
+        What an ACTIVE memory of the same type and subject says already is not stored twice: that one comes back, with
+        `duplicate` set, and a new `ref` is one more name of it.
+        """
+        kind = {"object_type": object_type, "epistemic_type": epistemic_type, "source_type": source_type}
+        return self._stored("ASSERT", {"value": value} | kind, given)
+
+    def supersede(self, obj: UUID | str, value: Any, **given: Unpack[Superseding]) -> Stored:
+        """Closes a memory and opens the one that takes its place; what is not given stays as it was. The new one.
+
+        Where another ACTIVE memory says the new value already, that one takes its place, with `duplicate` set.
+        """
+        return self._stored("SUPERSEDE", {"object": obj, "value": value}, given)
 
     def access(self, obj: UUID | str, **given: Unpack[About]) -> Memory:
         """Records that a memory was shown, which confirms nothing."""
@@ -198,11 +206,20 @@ class Asking(Passing, Reading):
         line = {_AS_IN_LINES.get(name, name): value for name, value in said.items()}
         return self.ask(request_from({**line, "op": op}))[0]
 
-    def _memory_of(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> Memory:
-        """Asks for one operation; the memory that it makes or is about."""
+    def _told(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Memory, Taken]:
+        """Asks for one operation; the memory that it makes or is about, and what became of the request."""
         namespace = self._namespace_of({**given, **named})
         taken = self._take(op, named, {**given, "namespace": namespace})
-        return self.memory(taken.target, namespace=namespace)
+        return self.memory(taken.target, namespace=namespace), taken
+
+    def _memory_of(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> Memory:
+        """Asks for one operation; the memory that it is about."""
+        return self._told(op, named, given)[0]
+
+    def _stored(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> Stored:
+        """Asks for one operation that stores a memory; the one that was stored, or was there already."""
+        memory, taken = self._told(op, named, given)
+        return Stored(**dict(memory), duplicate=taken.duplicate)
 
     def _namespace_of(self, said: Mapping[str, Any]) -> str:
         """The namespace given, or that of the memory that is named by its id."""
@@ -228,9 +245,11 @@ class Asking(Passing, Reading):
         """
         if (bool(objects), subject is not None, everything).count(True) != 1:
             raise BadInput("say what to erase: memories, or a subject, or everything of a namespace", field="object")
-        target = Target(namespace, tuple(id_of(namespace, str(one)) for one in objects), subject)
-        who = actor_of(actor, actor_type)
+        who, named = actor_of(actor, actor_type), [str(one) for one in objects]
         with self.store.session() as connection:
+            with connection.begin():
+                meant = dict.fromkeys(ids_of(self.store.db, connection, namespace, named))
+            target = Target(namespace, tuple(meant), subject)
             try:
                 with connection.begin() as whole:
                     if scrub and not preview:
@@ -255,8 +274,9 @@ class Asking(Passing, Reading):
         self.store.db.scrub()
 
     def _refuse_scrub(self, connection: Connection) -> None:
-        if not self.store.db.may_scrub(connection):
-            raise Refused("only the owner of the tables can scrub: leave that to the owner", rule="owner")
+        why_not = self.store.db.no_scrub(connection)
+        if why_not is not None:
+            raise Refused(why_not, rule="scrub")
 
     def ingest(
         self,
@@ -283,18 +303,18 @@ class Asking(Passing, Reading):
             done.refused.append(error)
 
         lines = list(read_lines(source, file, refuse_and_note))
-        with self.store.session() as connection:
-            runs = self._walked(connection, lines) if walk else iter([lines])
+        with self._organiser() as organiser:
+            runs = self._walked(organiser, lines) if walk else iter([lines])
             taken = 0
             for group in runs:
-                self._take_group(connection, group, refuse, done)
+                self._take_group(organiser.connection, group, refuse, done)
                 taken += len(group)
                 progress(taken, len(lines))
         return done
 
-    def _walked(self, connection: Connection, lines: Sequence[Placed]) -> Iterator[list[Placed]]:
+    def _walked(self, organiser: Organiser, lines: Sequence[Placed]) -> Iterator[list[Placed]]:
         """Groups of lines between which nothing is due; what is due is run before the next group is handed out."""
-        walker, group = Walker(self._organiser_on(connection)), list[Placed]()
+        walker, group = Walker(organiser), list[Placed]()
         for place in lines:
             namespace = place.request.namespace
             at = self._clock() if place.request.effective_at is None else place.request.effective_at

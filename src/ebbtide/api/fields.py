@@ -63,7 +63,10 @@ class Happened(Asked, total=False):
 
 
 class Believed(Asked, total=False):
-    """What a belief takes. `salience` and `confidence` are in [0, 1]; left out they follow from the types."""
+    """What a belief takes. `salience` and `confidence` are in [0, 1]; left out they follow from the types.
+
+    `embedding` is a vector that says what the value means, by `embedding_model`.
+    """
 
     subject: str | None
     evidence: Sequence[UUID | str] | None
@@ -71,12 +74,14 @@ class Believed(Asked, total=False):
     confidence: float | None
     decay_profile: str | None
     condition: str | None
+    embedding: Sequence[float] | None
+    embedding_model: str | None
 
 
 class Reasserted(Believed, total=False):
     """A new belief may say that it is once more what an erased memory said."""
 
-    reasserts_erased: UUID | str | None
+    reasserts_erased: bool | None
 
 
 class Superseding(Believed, total=False):

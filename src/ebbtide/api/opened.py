@@ -18,6 +18,7 @@ from ebbtide.model import instant
 from ebbtide.model.errors import BadInput, StoreUnavailable
 from ebbtide.model.identity import identifier
 from ebbtide.model.words import ActorType
+from ebbtide.organise.summarise import Summariser
 from ebbtide.policy.files import library
 from ebbtide.project.passes import Actor
 from ebbtide.project.scope import CHUNK
@@ -77,12 +78,14 @@ class Opened:
         wait: float = 30.0,
         policies: Path | None = None,
         chunk_size: int = CHUNK,
+        summariser: Summariser | None = None,
     ) -> None:
         self.store = Store(url, wait=wait)
         self._clock = clock
         self._entropy = entropy
         self._library = library(policies)
         self._chunk_size = chunk_size
+        self._summariser = summariser
 
     @classmethod
     def open(cls, url: str = DEFAULT_URL, **options: Any) -> Self:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-
-from sqlalchemy import Connection
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 
 from ebbtide.api.opened import Opened, Progress, When, micros, no_progress
 from ebbtide.model import instant
 from ebbtide.model.errors import BadInput
 from ebbtide.model.words import Task
-from ebbtide.organise.run import Organiser, Run
+from ebbtide.organise.extract import extract, refuse_missing
+from ebbtide.organise.run import Ledger, Organiser, Run
+from ebbtide.organise.summarise import Summariser
+from ebbtide.policy.document import Policy
 
 
 class Passing(Opened):
@@ -26,12 +28,15 @@ class Passing(Opened):
         dry_run: bool = False,
         stopping: Callable[[], bool] = lambda: False,
     ) -> list[Run]:
-        """Runs what is due at an instant (default: now), each task once, at the newest start it makes up."""
-        at, chosen = self._past(as_of), _tasks(tasks)
+        """Runs what is due at an instant (default: now), each task once, at the newest start it makes up.
+
+        Without `tasks`, those that the namespace's policy schedules.
+        """
+        at, chosen = self._past(as_of), self._tasks(tasks)
         with self._organiser(dry_run, stopping) as organiser:
             found = []
             for name in organiser.namespaces() if namespace is None else [namespace]:
-                for start, task in organiser.ledger(name).due(chosen, at):
+                for start, task in _due(organiser.ledger(name), chosen, at):
                     run = organiser.run(name, task, start)
                     if run is not None:
                         found.append(run)
@@ -47,13 +52,14 @@ class Passing(Opened):
         progress: Progress = no_progress,
     ) -> list[Run]:
         """Walks the schedule from one instant to another in domain time, every slot of it."""
-        first, last, chosen = self._past(begin), self._past(end), _tasks(tasks)
+        first, last, chosen = self._past(begin), self._past(end), self._tasks(tasks)
         if first > last:
             raise BadInput("the walk ends before it begins: --from must not be after --to", field="from")
         with self._organiser() as organiser:
             found = []
             for name in organiser.namespaces() if namespace is None else [namespace]:
-                slots = list(organiser.ledger(name).between(chosen, first, last))
+                ledger = organiser.ledger(name)
+                slots = list(ledger.between(ledger.scheduled if chosen is None else chosen, first, last))
                 for place, (start, task) in enumerate(slots, 1):
                     run = organiser.run(name, task, start)
                     progress(place, len(slots))
@@ -63,16 +69,50 @@ class Passing(Opened):
 
     @contextmanager
     def _organiser(self, dry_run: bool = False, stopping: Callable[[], bool] = lambda: False) -> Iterator[Organiser]:
-        with self.store.session() as connection:
-            if not dry_run:
-                yield self._organiser_on(connection, stopping)
-                return
-            with connection.begin() as whole:
+        with ExitStack() as held:
+            connection = held.enter_context(self.store.session())
+            if dry_run:
+                whole = held.enter_context(connection.begin())
                 yield Organiser(self.store.db, connection, self._clock, _already_begun, self._chunk_size)
                 whole.rollback()
+                return
 
-    def _organiser_on(self, connection: Connection, stopping: Callable[[], bool] = lambda: False) -> Organiser:
-        return Organiser(self.store.db, connection, self._clock, connection.begin, self._chunk_size, stopping)
+            @contextmanager
+            def released() -> Iterator[None]:
+                """Lets go of the store, on DuckDB of its file, for as long as something else takes."""
+                held.close()
+                yield
+                organiser.use(held.enter_context(self.store.session()))
+
+            organiser = Organiser(
+                self.store.db,
+                connection,
+                self._clock,
+                connection.begin,
+                self._chunk_size,
+                stopping,
+                self._entropy,
+                self._summariser_under,
+                released,
+            )
+            yield organiser
+
+    def _summariser_under(self, policy: Policy) -> Summariser:
+        if self._summariser is not None:
+            return self._summariser
+        return partial(extract, sentences=policy.params.summarise.max_sentences)
+
+    def _tasks(self, given: Iterable[Task | str] | None) -> list[Task] | None:
+        """The tasks named, in their order; None where none are. What cannot be done is refused."""
+        if given is None:
+            return None
+        try:
+            named = {Task(name) for name in given}
+        except ValueError as error:
+            raise BadInput(f"{error}: one of {', '.join(Task)}", field="task") from error
+        if Task.SUMMARISE in named and self._summariser is None:
+            refuse_missing()
+        return [task for task in Task if task in named]
 
     def _past(self, when: When) -> int:
         now = self._clock()
@@ -86,10 +126,5 @@ def _already_begun() -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def _tasks(given: Iterable[Task | str] | None) -> list[Task]:
-    if given is None:
-        return list(Task)
-    try:
-        return [task for task in Task if task in {Task(name) for name in given}]
-    except ValueError as error:
-        raise BadInput(f"{error}: one of {', '.join(Task)}", field="task") from error
+def _due(ledger: Ledger, chosen: list[Task] | None, at: int) -> list[tuple[int, Task]]:
+    return ledger.due(ledger.scheduled if chosen is None else chosen, at)

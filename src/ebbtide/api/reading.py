@@ -11,14 +11,14 @@ from sqlalchemy import select
 from ebbtide.api.opened import Opened, When, at_most, micros
 from ebbtide.audit.status import Status, status
 from ebbtide.memory import read
-from ebbtide.memory.case import id_of
+from ebbtide.memory.case import ids_of
 from ebbtide.memory.ranking import Candidate, Ranking, candidate, ranked
 from ebbtide.memory.read import LogEntry, Memory
 from ebbtide.memory.requests import DEFAULT_NAMESPACE
 from ebbtide.model.errors import BadInput, NotFound
 from ebbtide.model.identity import id_in, identifier
 from ebbtide.organise.run import Run
-from ebbtide.store.tables import memory_objects, organiser_runs
+from ebbtide.store.tables import aliases, memory_objects, organiser_runs
 
 
 class Reading(Opened):
@@ -45,13 +45,16 @@ class Reading(Opened):
         known_at: When = None,
     ) -> Memory:
         """One memory, by id or ref."""
-        found = self._read(namespace, as_of, known_at, only=[id_of(namespace, str(obj))])
+        found = self._read(namespace, as_of, known_at, only=[str(obj)])
         if not found:
             raise NotFound(f"there is no memory {str(obj)!r} in namespace {namespace!r}", object=str(obj))
         return found[0]
 
-    def _read(self, namespace: str, as_of: When, known_at: When, **options: Any) -> list[Memory]:
+    def _read(
+        self, namespace: str, as_of: When, known_at: When, *, only: list[str] | None = None, **options: Any
+    ) -> list[Memory]:
         identifier(namespace, "namespace")
+        known = micros(known_at, "known-at")
         with self.store.begin() as connection:
             return read.memories(
                 self.store.db,
@@ -59,7 +62,8 @@ class Reading(Opened):
                 namespace,
                 now=self._clock(),
                 as_of=micros(as_of, "as-of"),
-                known_at=micros(known_at, "known-at"),
+                known_at=known,
+                only=None if only is None else ids_of(self.store.db, connection, namespace, only, known),
                 **options,
             )
 
@@ -73,7 +77,11 @@ class Reading(Opened):
         query = select(memory_objects.c.namespace_id).where(memory_objects.c.object_id == wanted).limit(1)
         with self.store.begin() as connection:
             here = connection.execute(query.where(memory_objects.c.namespace_id == DEFAULT_NAMESPACE)).scalar()
-            return here or connection.execute(query).scalar() or DEFAULT_NAMESPACE
+            there = here or connection.execute(query).scalar()
+            if there is None:
+                alias = select(aliases.c.namespace_id).where(aliases.c.alias_id == wanted).limit(1)
+                there = connection.execute(alias).scalar()
+            return there or DEFAULT_NAMESPACE
 
     def rank(
         self,
@@ -100,15 +108,18 @@ class Reading(Opened):
         """The entries of one memory, oldest first."""
         namespace = self.namespace_of(obj, namespace)
         with self.store.begin() as connection:
-            found = read.history(connection, namespace, id_of(namespace, str(obj)), micros(known_at, "known-at"))
+            known = micros(known_at, "known-at")
+            (meant,) = ids_of(self.store.db, connection, namespace, [str(obj)], known)
+            found = read.history(connection, namespace, meant, known)
         if not found:
             raise NotFound(f"there is no memory {str(obj)!r} in namespace {namespace!r}", object=str(obj))
         return found
 
-    def status(self, *, namespace: str | None = None) -> Status:
+    def status(self, *, namespace: str | None = None, as_of: When = None, known_at: When = None) -> Status:
         """Memories by state and profile, and each task's last and next run."""
+        at, known = micros(as_of, "as-of"), micros(known_at, "known-at")
         with self.store.begin() as connection:
-            return status(connection, namespace, self._clock())
+            return status(self.store.db, connection, namespace, self._clock(), at, known)
 
     def runs(self, *, namespace: str | None = None, limit: int = 50) -> list[Run]:
         """The run ledger, newest slot first."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, Connection, Table, func, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
 
 from ebbtide.model import instant
 from ebbtide.model.words import Task
 from ebbtide.policy.schedule import newest_start
+from ebbtide.project.refold import refold, until
 from ebbtide.project.shelf import Shelf
+from ebbtide.store.database import Database
 from ebbtide.store.tables import memory_state, namespaces, organiser_runs
 
 
@@ -44,29 +47,32 @@ class Status(BaseModel):
     entries: int
 
 
-def status(connection: Connection, namespace: str | None, now: int) -> Status:
-    """Counts and schedule of one namespace or of all."""
+def status(
+    db: Database,
+    connection: Connection,
+    namespace: str | None,
+    now: int,
+    as_of: int | None = None,
+    known_at: int | None = None,
+) -> Status:
+    """Counts and schedule of one namespace or of all, now or as of an instant, as far as known at another."""
     heads = connection.execute(
         select(namespaces).where(*_of(namespaces, namespace)).order_by(namespaces.c.namespace_id)
     ).all()
-    state = memory_state.c
-    counts = connection.execute(
-        select(
-            state.namespace_id,
-            state.lifecycle_state,
-            state.decay_profile,
-            func.count().label("objects"),
-            func.count().filter(state.warned).label("warned"),
-            func.count().filter(state.pinned).label("pinned"),
-        )
-        .where(*_of(memory_state, namespace))
-        .group_by(state.namespace_id, state.lifecycle_state, state.decay_profile)
-        .order_by(state.namespace_id, state.lifecycle_state, state.decay_profile)
-    )
+    at = as_of if as_of is not None else known_at if known_at is not None else now
+    past = as_of is not None or known_at is not None
+    sources = [refold(db, h.namespace_id, until(at, known_at)).subquery() for h in heads] if past else [memory_state]
+    counts = [
+        StateCount.model_validate(row._asdict())
+        for source in sources
+        for row in connection.execute(_counts(source.c).where(*([] if past else _of(memory_state, namespace))))
+    ]
+    recorded = at if known_at is None else known_at
+    done = [organiser_runs.c.as_of <= at, organiser_runs.c.started_at <= recorded] if past else []
     runs = {
         (row.namespace_id, row.task): row
         for row in connection.execute(
-            select(organiser_runs).where(*_of(organiser_runs, namespace)).order_by(organiser_runs.c.slot)
+            select(organiser_runs).where(*_of(organiser_runs, namespace), *done).order_by(organiser_runs.c.slot)
         )
     }
     shelf = Shelf(connection)
@@ -75,6 +81,8 @@ def status(connection: Connection, namespace: str | None, now: int) -> Status:
         policy = shelf.terms(head.namespace_id, head.policy_id, head.policy_version).policy
         for task in Task:
             run = runs.get((head.namespace_id, task.value))
+            if run is None and task not in policy.scheduled():
+                continue
             interval = policy.interval(task)
             tasks.append(
                 TaskStatus(
@@ -83,13 +91,28 @@ def status(connection: Connection, namespace: str | None, now: int) -> Status:
                     policy=policy.name,
                     last_run=None if run is None else instant.to_datetime(run.slot),
                     last_status=None if run is None else run.status,
-                    next_run=instant.to_datetime(newest_start(interval, now) + interval),
+                    next_run=instant.to_datetime(newest_start(interval, at) + interval),
                 )
             )
     return Status(
-        counts=[StateCount.model_validate(row._asdict()) for row in counts],
+        counts=counts,
         tasks=tasks,
         entries=sum(head.last_seq for head in heads),
+    )
+
+
+def _counts(state: Any) -> Select[Any]:
+    """Objects by state and profile; `state` has the columns of `memory_state`."""
+    named = (state.namespace_id, state.lifecycle_state, state.decay_profile)
+    return (
+        select(
+            *named,
+            func.count().label("objects"),
+            func.count().filter(state.warned).label("warned"),
+            func.count().filter(state.pinned).label("pinned"),
+        )
+        .group_by(*named)
+        .order_by(*named)
     )
 
 

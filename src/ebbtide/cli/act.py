@@ -30,7 +30,7 @@ from ebbtide.cli.options import (
 )
 from ebbtide.cli.output import Format
 from ebbtide.cli.settings import read
-from ebbtide.memory.read import Memory
+from ebbtide.memory.read import Memory, Stored
 from ebbtide.model.errors import BadInput
 
 Session = Annotated[str | None, typer.Option("--session", help="The session it happened in", show_default=False)]
@@ -109,9 +109,10 @@ def told(memory: Memory, format: Format) -> None:
     if format == Format.JSON:
         output.document(memory)
         return
+    known = " (was there already)" if isinstance(memory, Stored) and memory.duplicate else ""
     due = f"; next: {memory.due_rule} at {memory.due_at:%Y-%m-%d %H:%M} UTC" if memory.due_at else ""
     sys.stdout.write(
-        f"{memory.ref or memory.id}: {output.state_of(memory)}, salience {memory.salience:.3f}, "
+        f"{memory.ref or memory.id}{known}: {output.state_of(memory)}, salience {memory.salience:.3f}, "
         f"confidence {memory.confidence:.3f}{due}\n"
     )
 

@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ebbtide import __version__
-from ebbtide.cli import act, output, policy, runs, tell
+from ebbtide.cli import act, follow, output, pack, policy, proof, replay, runs, tell
 from ebbtide.cli.options import (
     Actor,
     AsOf,
@@ -219,13 +219,19 @@ def daemon(
 
 
 @app.command()
-def status(namespace: OneNamespace = None, url: Url = None, format: Output = Format.TABLE) -> None:
+def status(
+    namespace: OneNamespace = None,
+    as_of: AsOf = None,
+    known_at: KnownAt = None,
+    url: Url = None,
+    format: Output = Format.TABLE,
+) -> None:
     """Memories by state and profile, and each task's last and next run.
 
     Example: ebb status --format json
     """
     with opened(url) as ebb:
-        found = ebb.status(namespace=namespace)
+        found = ebb.status(namespace=namespace, as_of=as_of, known_at=known_at)
     if format == Format.JSON:
         output.document(found)
         return
@@ -427,6 +433,10 @@ def _gist(payload: Any) -> str:
 
 act.register(app)
 tell.register(app)
+pack.register(app)
+proof.register(app)
+replay.register(app)
+follow.register(app)
 app.add_typer(policy.app, name="policy")
 app.add_typer(runs.app, name="runs")
 

@@ -84,8 +84,8 @@ def assert_(
     profile: Profile = None,
     condition: Condition = None,
     reasserts_erased: Annotated[
-        str | None, typer.Option(help="An erased memory that said the same, to have that on record")
-    ] = None,
+        bool, typer.Option("--reasserts-erased", help="Have on record that it says once more what was erased")
+    ] = False,
     json: AsJson = False,
     namespace: Namespace = None,
     actor: Actor = None,
@@ -112,7 +112,7 @@ def assert_(
             confidence=confidence,
             decay_profile=profile,
             condition=condition,
-            reasserts_erased=reasserts_erased,
+            reasserts_erased=reasserts_erased or None,
             **asker(who),
         )
     told(made, format)

@@ -1,24 +1,29 @@
 """What facts do to a memory object: each begins a segment, from which all later scores follow.
 
 Functions take the state before, the terms of the object's policy and the instant at which the fact takes effect, and
-return the state after. Arithmetic of reinforcement and penalty: RFC-0008. Where time stands still (pinned, or not
-ACTIVE), facts work on the values as they stand: `_here` is the instant the object's own time stopped at.
+return the state after; with the engine of `decay.columns` a state is whole columns of objects, all under one policy.
+Arithmetic of reinforcement and penalty: RFC-0008. Where time stands still (pinned, or not ACTIVE), facts work on the
+values as they stand: `_here` is the instant the object's own time stopped at.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
-from ebbtide.decay.maths import SCALAR, Maths, rounded
-from ebbtide.decay.rules import FAR, STANDSTILL, Future, earliest, future
+from ebbtide.decay.centrality import replaced
+from ebbtide.decay.maths import SCALAR, Engine, Maths, decimals9
+from ebbtide.decay.rules import FAR, Future, earliest, future, leaves_for
 from ebbtide.decay.segment import Scores, Terms, evaluate
-from ebbtide.model.instant import DAY, first_whole_second
+from ebbtide.model.instant import DAY
 from ebbtide.model.state import MemoryState
 from ebbtide.model.words import (
     Clock,
-    DecayProfile,
+    Condition,
+    Curve,
     EpistemicType,
     Expiry,
     LifecycleState,
@@ -26,7 +31,6 @@ from ebbtide.model.words import (
     OnReinforce,
     PenaltySignal,
     RateByUse,
-    Rule,
 )
 from ebbtide.policy.document import RetentionRule
 
@@ -38,32 +42,33 @@ class Standing:
     That segment begins at `at`, but not before a freeze that ends by itself has ended.
     """
 
-    at: int
-    age: int
+    at: Any
+    age: Any
     scores: Scores
 
 
-def _here(state: MemoryState, at: int) -> int:
-    return at if state.stopped_at is None else state.stopped_at
+def _here(m: Engine, state: MemoryState, at: Any) -> Any:
+    return m.known(state.stopped_at, at)
 
 
-def standing(state: MemoryState, terms: Terms, at: int) -> Standing:
+def _numbers(m: Engine, state: MemoryState, terms: Terms) -> Any:
+    return m.numbers(terms.by_profile, state.decay_profile)
+
+
+def standing(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> Standing:
     """How an object stands at an instant: parts, scores and age, unmoved where time stands still."""
-    here = _here(state, at)
-    scores = evaluate(SCALAR, terms.by_profile[state.decay_profile], state, here)
-    age = state.segment_age + max(0, here - state.segment_at)
-    begins = here if state.stopped_at is not None or not _frozen_at(state, at) else state.segment_at
+    here = _here(m, state, at)
+    scores = evaluate(m, _numbers(m, state, terms), state, here)
+    age = state.segment_age + m.greatest(0, here - state.segment_at)
+    frozen = state.frozen & (at < m.known(state.thaws_at, FAR))
+    begins = m.where(m.is_known(state.stopped_at) | m.no(frozen), here, state.segment_at)
     return Standing(begins, age, scores)
 
 
-def _frozen_at(state: MemoryState, at: int) -> bool:
-    return state.frozen and (state.thaws_at is None or at < state.thaws_at)
-
-
-def shown(state: MemoryState, terms: Terms, at: int) -> tuple[float, float]:
+def shown(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> tuple[Any, Any]:
     """Effective salience and confidence; a pinned object shows salience 1.0 (the RFC's convention)."""
-    scores = standing(state, terms, at).scores
-    return (1.0 if state.pinned else scores.salience), scores.confidence
+    scores = standing(state, terms, at, m).scores
+    return m.where(state.pinned, 1.0, scores.salience), scores.confidence
 
 
 def clock(m: Maths, s: Any, which: Clock) -> Any:
@@ -84,18 +89,22 @@ def expiry(m: Maths, rules: Sequence[RetentionRule], s: Any, at: Any) -> Any:
 
     A ttl that has ended by `at` is final.
     """
-    ends = _by_rule(m, rules, s, lambda rule: m.whole_second(clock(m, s, rule.clock) + round(rule.ttl_days * DAY)))
+    ends = _by_rule(
+        m, rules, s, lambda rule: m.whole_second(clock(m, s, rule.clock) + round(rule.ttl_days * DAY)), m.null
+    )
     return m.where(m.known(s.expires_at, FAR) <= at, s.expires_at, ends)
 
 
 def on_expiry(m: Maths, rules: Sequence[RetentionRule], s: Any) -> Any:
     """What becomes of an object whose ttl ends: archived, or erased."""
-    return m.known(_by_rule(m, rules, s, lambda rule: rule.action.value), Expiry.ARCHIVE.value)
+    return _by_rule(m, rules, s, lambda rule: rule.action.value, Expiry.ARCHIVE.value)
 
 
-def _by_rule(m: Maths, rules: Sequence[RetentionRule], s: Any, of: Callable[[RetentionRule], Any]) -> Any:
-    """What the first rule that speaks of an object says; null where none does."""
-    found: Any = None
+def _by_rule(
+    m: Maths, rules: Sequence[RetentionRule], s: Any, of: Callable[[RetentionRule], Any], otherwise: Any
+) -> Any:
+    """What the first rule that speaks of an object says; `otherwise` where none does."""
+    found: Any = otherwise
     for rule in reversed([rule for rule in rules if not rule.match.events]):
         speaks = m.among(s.object_type, rule.match.object_types or tuple(ObjectType)) & m.among(
             s.epistemic_type, rule.match.epistemic_types or tuple(EpistemicType)
@@ -104,34 +113,32 @@ def _by_rule(m: Maths, rules: Sequence[RetentionRule], s: Any, of: Callable[[Ret
     return found
 
 
-def _expiry(state: MemoryState, terms: Terms, at: int) -> int | None:
-    """The ttl's end of one object: none while it is pinned or held, nor once a tombstone was written."""
-    if state.pinned or state.held or state.tombstoned_at is not None:
-        return None
-    found: int | None = expiry(SCALAR, terms.policy.params.retention, state, at)
-    return found
+def _expiry(m: Engine, state: MemoryState, terms: Terms, at: Any) -> Any:
+    """The ttl's end: none while an object is pinned or held, nor once a tombstone was written."""
+    exempt = state.pinned | state.held | m.is_known(state.tombstoned_at)
+    return m.where(exempt, m.null, expiry(m, terms.policy.params.retention, state, at))
 
 
-def with_future(state: MemoryState, terms: Terms, at: int, begin: int | None = None) -> MemoryState:
-    """The state with its next rules worked out as of `at`, from where its segment begins, or from `begin`."""
-    expires_at = _expiry(state, terms, at)
-    if state.active and not state.standing:
-        grace = round(terms.policy.params.restore_grace_days * DAY)
-        numbers = terms.by_profile[state.decay_profile]
-        starts = max(at, state.segment_at)
-        sunk = evaluate(SCALAR, numbers, state, starts).salience < numbers.warning
-        found = future(
-            numbers,
-            state,
-            begin=starts if begin is None else begin,
-            warned=state.warned and sunk,
-            keep_until=None if state.restored_at is None else state.restored_at + grace,
-            expires_at=expires_at,
-        )
-    elif state.active:
-        found = replace(STANDSTILL, warned=state.warned)
-    else:
-        found = earliest(None, None, None, expires_at, state.warned)
+def with_future(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR, begin: Any = None) -> MemoryState:
+    """The state with its next rules worked out as of `at`, from where its segment begins, or from `begin`.
+
+    Where time stands still, and for what is not ACTIVE, only a ttl is due.
+    """
+    numbers = _numbers(m, state, terms)
+    starts = m.greatest(at, state.segment_at)
+    running = state.active & m.no(m.is_known(state.stopped_at))
+    sunk = evaluate(m, numbers, state, starts).salience < numbers.warning
+    grace = round(terms.policy.params.restore_grace_days * DAY)
+    found = future(
+        m,
+        numbers,
+        state,
+        begin=starts if begin is None else begin,
+        running=running,
+        warned=state.warned & (m.no(running) | sunk),
+        keep_until=m.where(m.is_known(state.restored_at), m.known(state.restored_at, 0) + grace, m.null),
+        expires_at=_expiry(m, state, terms, at),
+    )
     return _due(state, found)
 
 
@@ -147,15 +154,110 @@ def _due(state: MemoryState, found: Future) -> MemoryState:
     )
 
 
-def scored(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+def _expiring_only(m: Engine, state: MemoryState, expires_at: Any) -> MemoryState:
+    """Nothing but a ttl is due any more."""
+    return _due(state, earliest(m, m.null, m.null, None, expires_at, state.warned))
+
+
+def scored(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> MemoryState:
     """The state with the scores it shows at `at` as its stored ones."""
-    salience, confidence = shown(state, terms, at)
+    salience, confidence = shown(state, terms, at, m)
     return replace(state, salience=salience, confidence=confidence)
 
 
-def asserted(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+def unbegun(
+    *,
+    namespace_id: str,
+    object_id: UUID,
+    at: int,
+    salience: float,
+    confidence: float,
+    object_type: str,
+    epistemic_type: str,
+    source_type: str,
+    evidence: Sequence[str],
+    content_seq: int,
+    ref: str | None = None,
+    condition: str | None = None,
+    subject: str | None = None,
+    profile_override: str | None = None,
+    supersedes: UUID | None = None,
+) -> MemoryState:
+    """A new object before its first segment: what is believed, and the scores to begin with."""
+    salience, confidence = decimals9(SCALAR, salience), decimals9(SCALAR, confidence)
+    return MemoryState(
+        namespace_id=namespace_id,
+        object_id=object_id,
+        version=0,
+        fact_version=0,
+        fact_at=at,
+        head_hash=b"",
+        lifecycle_state=LifecycleState.ACTIVE,
+        salience=salience,
+        confidence=confidence,
+        decayed_at=None,
+        ref=ref,
+        object_type=object_type,
+        epistemic_type=epistemic_type,
+        source_type=source_type,
+        condition=condition,
+        subject=subject,
+        evidence=json.dumps(evidence, separators=(",", ":")),
+        profile_override=profile_override,
+        created_at=at,
+        content_seq=content_seq,
+        supersedes=supersedes,
+        superseded_by=None,
+        segment_at=at,
+        segment_age=0,
+        decaying=salience,
+        boost=0.0,
+        confidence_base=confidence,
+        confidence_from=at,
+        baseline=salience,
+        centrality=0.0,
+        stability=None,
+        difficulty=None,
+        decay_profile="",
+        policy_id="",
+        policy_version="",
+        due_at=None,
+        due_rule=None,
+        exit_at=None,
+        exit_rule=None,
+        expires_at=None,
+        warned=False,
+        accessed_at=None,
+        reinforced_at=None,
+        modified_at=at,
+        restored_at=None,
+        access_count=0,
+        reinforce_count=0,
+        pinned=False,
+        held=False,
+        frozen=False,
+        thaws_at=None,
+        stopped_at=None,
+        tombstoned_at=None,
+        erased_at=None,
+    )
+
+
+def assertion(state: MemoryState) -> dict[str, Any]:
+    """What ASSERT says of a new object, but for its content."""
+    return {
+        "object_type": state.object_type,
+        "epistemic_type": state.epistemic_type,
+        "source_type": state.source_type,
+        "evidence_ids": json.loads(state.evidence),
+        "confidence": state.confidence_base,
+        "salience": state.baseline,
+    }
+
+
+def asserted(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> MemoryState:
     """Begins the first segment of a new object, whose `baseline` and `confidence_base` are given."""
-    profile = terms.policy.profile_for(EpistemicType(state.epistemic_type), state.condition, state.profile_override)
+    profile = _profile(m, state, terms)
     observed = state.epistemic_type == EpistemicType.OBSERVED
     new = replace(
         state,
@@ -163,255 +265,344 @@ def asserted(state: MemoryState, terms: Terms, at: int) -> MemoryState:
         segment_age=0,
         decaying=state.baseline,
         boost=0.0,
-        confidence_from=at + _observed_grace(terms) if observed else at,
-        stability=_initial_stability(terms, profile),
+        confidence_from=m.where(observed, at + _observed_grace(terms), at),
+        stability=_initial_stability(m, profile, terms),
         decay_profile=profile,
         policy_id=terms.policy.id,
         policy_version=terms.policy.version,
     )
-    return with_future(scored(new, terms, at), terms, at)
+    return with_future(scored(new, terms, at, m), terms, at, m)
 
 
-def _initial_stability(terms: Terms, profile: DecayProfile) -> float | None:
-    fsrs = terms.by_profile[profile].stretch > 0
-    return terms.policy.params.profiles[profile].initial_stability_days if fsrs else None
+def _profile(m: Engine, state: MemoryState, terms: Terms) -> Any:
+    """The decay profile: the object's own, else by how it is known."""
+    params = terms.policy.params
+    unknown = (state.epistemic_type == EpistemicType.CONDITIONAL) & (state.condition == Condition.UNKNOWN)
+    mapped = m.pick({kind.value: name.value for kind, name in params.mapping.items()}, state.epistemic_type)
+    by_type = m.where(unknown, params.conditional_while_unknown.value, mapped)
+    return m.known(state.profile_override, by_type)
 
 
-def _restarts(terms: Terms, state: MemoryState, *clocks: Clock) -> bool:
-    return terms.policy.params.profiles[DecayProfile(state.decay_profile)].clock in clocks
+def _initial_stability(m: Engine, profile: Any, terms: Terms) -> Any:
+    """The stability that a curve begins with, if it has one."""
+    return m.pick(
+        {
+            name.value: found.initial_stability_days if found.curve == Curve.FSRS else None
+            for name, found in terms.policy.params.profiles.items()
+        },
+        profile,
+    )
 
 
-def accessed(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+def _restarts(m: Engine, state: MemoryState, terms: Terms, *clocks: Clock) -> Any:
+    profiles = terms.policy.params.profiles
+    return m.pick({name.value: profile.clock in clocks for name, profile in profiles.items()}, state.decay_profile)
+
+
+def _slowed_by_access(m: Engine, state: MemoryState, terms: Terms) -> Any:
+    """Whether the count of accesses is in the profile's curve."""
+    return m.pick(
+        {
+            name.value: (profile.by_use.kind != RateByUse.NONE or profile.floor_after > 0)
+            and profile.by_use.counts == "accesses"
+            for name, profile in terms.policy.params.profiles.items()
+        },
+        state.decay_profile,
+    )
+
+
+def accessed(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> MemoryState:
     """Records that an object was shown, which confirms nothing.
 
     A segment begins only where the profile's clock or count needs it; what OBSERVED keeps of its confidence is kept
     for another 180 days. A rule that was due before stays due, unless a segment begins; one by which the object is
     to leave ACTIVE also keeps the confidence it is judged by.
     """
-    profile = terms.policy.params.profiles[DecayProfile(state.decay_profile)]
-    restarts = _restarts(terms, state, Clock.LAST_ACCESSED)
-    slows = profile.by_use.kind != RateByUse.NONE or profile.floor_after > 0
-    begins = restarts or (slows and terms.by_profile[state.decay_profile].counts_accesses)
-    now = standing(state, terms, at)
-    if not state.active:
-        # Not counted: a use that slows the curve would move the scores that it left with.
-        new = replace(state, accessed_at=at)
-        return _due(new, earliest(None, None, None, _expiry(new, terms, at), state.warned))
+    restarts = _restarts(m, state, terms, Clock.LAST_ACCESSED)
+    begins = restarts | _slowed_by_access(m, state, terms)
+    now = standing(state, terms, at, m)
+    # What left ACTIVE is not counted: a use that slows the curve would move the scores that it left with.
+    gone = replace(state, accessed_at=at)
+    gone = _expiring_only(m, gone, _expiry(m, gone, terms, at))
     new = replace(state, accessed_at=at, access_count=state.access_count + 1)
-    if begins:
-        new = _segment(new, now, age=0 if restarts else now.age)
-        if restarts and terms.policy.params.on_reinforce == OnReinforce.RESTORE:
-            new = replace(new, decaying=max(new.decaying, _restored_part(new)))
-    elif any(due is not None and due <= at for due in (state.exit_at, state.expires_at)):
-        return new
-    if state.epistemic_type == EpistemicType.OBSERVED:
-        until = now.at + _observed_grace(terms)
-        new = replace(new, confidence_base=rounded(now.scores.confidence), confidence_from=until)
-    if begins:
-        return with_future(scored(new, terms, at), terms, at)
-    renewed = with_future(new, terms, at)
-    if state.due_at is not None and state.due_at <= at:
-        return replace(renewed, due_at=state.due_at, due_rule=state.due_rule)
-    return renewed
+    begun = _segment(m, new, now, age=m.where(restarts, 0, now.age))
+    if terms.policy.params.on_reinforce == OnReinforce.RESTORE:
+        whole = m.greatest(begun.decaying, _restored_part(m, begun))
+        begun = replace(begun, decaying=m.where(restarts, whole, begun.decaying))
+    renewed = m.choose(begins, begun, new)
+    observed = state.epistemic_type == EpistemicType.OBSERVED
+    renewed = replace(
+        renewed,
+        confidence_base=m.where(observed, decimals9(m, now.scores.confidence), renewed.confidence_base),
+        confidence_from=m.where(observed, now.at + _observed_grace(terms), renewed.confidence_from),
+    )
+    renewed = with_future(m.choose(begins, scored(renewed, terms, at, m), renewed), terms, at, m)
+    stays = m.no(begins) & (m.known(state.due_at, FAR) <= at)
+    renewed = replace(
+        renewed,
+        due_at=m.where(stays, state.due_at, renewed.due_at),
+        due_rule=m.where(stays, state.due_rule, renewed.due_rule),
+    )
+    overdue = m.no(begins) & (m.least(m.known(state.exit_at, FAR), m.known(state.expires_at, FAR)) <= at)
+    return m.choose(state.active, m.choose(overdue, new, renewed), gone)
 
 
 def _observed_grace(terms: Terms) -> int:
     return round(terms.policy.params.observed_grace_days * DAY)
 
 
-def _segment(state: MemoryState, now: Standing, age: int) -> MemoryState:
+def _segment(m: Engine, state: MemoryState, now: Standing, age: Any) -> MemoryState:
     """A segment that takes over the values as they stand."""
     return replace(
         state,
         segment_at=now.at,
         segment_age=age,
-        decaying=rounded(now.scores.decaying),
-        boost=rounded(now.scores.boost),
-        confidence_base=rounded(now.scores.confidence),
-        confidence_from=max(now.at, state.confidence_from),
+        decaying=decimals9(m, now.scores.decaying),
+        boost=decimals9(m, now.scores.boost),
+        confidence_base=decimals9(m, now.scores.confidence),
+        confidence_from=m.greatest(now.at, state.confidence_from),
     )
 
 
-def _restored_part(state: MemoryState) -> float:
-    return rounded(min(1.0, state.baseline + state.centrality))
+def _restored_part(m: Engine, state: MemoryState) -> Any:
+    return decimals9(m, m.least(1.0, state.baseline + state.centrality))
 
 
-def reinforced(state: MemoryState, terms: Terms, at: int, gamma: float) -> MemoryState:
+def reinforced(state: MemoryState, terms: Terms, at: Any, gamma: Any, m: Engine = SCALAR) -> MemoryState:
     """REINFORCE with effective γ: confidence towards its ceiling, baseline up, boost on, the clock restarted.
 
     No score ever falls; γ of 0 changes nothing.
     """
-    gamma = rounded(gamma)
-    if gamma <= 0:
-        return state
+    gamma = decimals9(m, gamma)
     rules = terms.policy.params.reinforcement
-    now = standing(state, terms, at)
-    ceiling = rules.ceiling[EpistemicType(state.epistemic_type)]
+    now = standing(state, terms, at, m)
+    ceiling = m.pick({kind.value: top for kind, top in rules.ceiling.items()}, state.epistemic_type)
     confidence = now.scores.confidence
     gain = gamma * rules.baseline_gain * (1 - state.baseline)
-    restarts = _restarts(terms, state, Clock.LAST_REINFORCED, Clock.LAST_ACCESSED)
+    restarts = _restarts(m, state, terms, Clock.LAST_REINFORCED, Clock.LAST_ACCESSED)
     new = _segment(
+        m,
         replace(state, reinforced_at=at, reinforce_count=state.reinforce_count + 1),
         now,
-        age=0 if restarts else now.age,
+        age=m.where(restarts, 0, now.age),
     )
+    gained = m.least(ceiling, confidence + gamma * (1 - confidence))
     new = replace(
         new,
-        baseline=rounded(state.baseline + gain),
-        boost=rounded(max(now.scores.boost, min(rules.boost_cap, now.scores.boost + gamma))),
-        confidence_base=rounded(max(confidence, min(ceiling, confidence + gamma * (1 - confidence)))),
+        baseline=decimals9(m, state.baseline + gain),
+        boost=decimals9(m, m.greatest(now.scores.boost, m.least(rules.boost_cap, now.scores.boost + gamma))),
+        confidence_base=decimals9(m, m.greatest(confidence, gained)),
     )
     if terms.policy.params.on_reinforce == OnReinforce.CONTINUE:
-        new = replace(new, decaying=rounded(min(1.0, now.scores.decaying + gain)))
-    elif restarts:
-        new = replace(new, decaying=max(new.decaying, _restored_part(new)))
-    return with_future(scored(new, terms, at), terms, at)
+        new = replace(new, decaying=decimals9(m, m.least(1.0, now.scores.decaying + gain)))
+    else:
+        whole = m.greatest(new.decaying, _restored_part(m, new))
+        new = replace(new, decaying=m.where(restarts, whole, new.decaying))
+    return m.choose(gamma > 0, with_future(scored(new, terms, at, m), terms, at, m), state)
 
 
-def penalised(state: MemoryState, terms: Terms, at: int, signal: PenaltySignal, delta: float) -> MemoryState:
+def penalised(state: MemoryState, terms: Terms, at: Any, signal: Any, delta: Any, m: Engine = SCALAR) -> MemoryState:
     """PENALTY with δ: confidence × (1 − δ), for CORRECTED not below its floor; the rest × (1 − 0.3·δ).
 
     That is baseline and decaying part. Boost and clock stay; δ of 0 changes nothing.
     """
-    if delta <= 0:
-        return state
     rules = terms.policy.params.reinforcement
-    now = standing(state, terms, at)
+    now = standing(state, terms, at, m)
     confidence = now.scores.confidence
     lowered = confidence * (1 - delta)
-    if signal == PenaltySignal.CORRECTED:
-        lowered = min(confidence, max(rules.corrected_floor, lowered))
+    floored = m.least(confidence, m.greatest(rules.corrected_floor, lowered))
     share = 1 - rules.penalty_share * delta
     new = replace(
-        _segment(state, now, age=now.age),
-        baseline=rounded(state.baseline * share),
-        decaying=rounded(now.scores.decaying * share),
-        confidence_base=rounded(lowered),
+        _segment(m, state, now, age=now.age),
+        baseline=decimals9(m, state.baseline * share),
+        decaying=decimals9(m, now.scores.decaying * share),
+        confidence_base=decimals9(m, m.where(signal == PenaltySignal.CORRECTED, floored, lowered)),
     )
-    new = scored(new, terms, at)
-    if not state.pinned and new.salience > now.scores.salience:
-        # Both parts were rounded up: a signal never moves a score the wrong way, not by one 10⁻⁹ either.
-        new = scored(replace(new, decaying=rounded(new.decaying - 1e-9)), terms, at)
-    return with_future(new, terms, at)
+    new = scored(new, terms, at, m)
+    # Where both parts were rounded up: a signal never moves a score the wrong way, not by one 10⁻⁹ either.
+    raised = m.no(state.pinned) & (new.salience > now.scores.salience)
+    new = replace(new, decaying=m.where(raised, decimals9(m, new.decaying - 1e-9), new.decaying))
+    return m.choose(delta > 0, with_future(scored(new, terms, at, m), terms, at, m), state)
 
 
-def pinned(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+def pinned(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> MemoryState:
     """Stops the object's time; it shows salience 1.0 and no task touches it. Pinning twice changes nothing."""
-    if state.pinned:
-        return state
-    new = replace(state, pinned=True, stopped_at=_here(state, at))
-    return with_future(scored(new, terms, at), terms, at)
+    new = replace(state, pinned=True, stopped_at=_here(m, state, at))
+    return m.choose(state.pinned, state, with_future(scored(new, terms, at, m), terms, at, m))
 
 
-def unpinned(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+def unpinned(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> MemoryState:
     """Lets time go on, unless it is frozen too. An unpinned object at 1.0 decays."""
-    if not state.pinned:
-        return state
-    return _expiring_from(_going_on(replace(state, pinned=False), state, terms, at), at)
+    new = _expiring_from(_going_on(replace(state, pinned=False), state, terms, at, m), at, m)
+    return m.choose(state.pinned, new, state)
 
 
-def frozen(state: MemoryState, terms: Terms, at: int, until: int | None) -> MemoryState:
+def frozen(state: MemoryState, terms: Terms, at: Any, until: Any, m: Engine = SCALAR) -> MemoryState:
     """Stops the object's time until an instant, at which it goes on by itself, or until it is thawed."""
-    return _going_on(replace(state, frozen=True, thaws_at=until), state, terms, at)
+    return _going_on(replace(state, frozen=True, thaws_at=until), state, terms, at, m)
 
 
-def thawed(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+def thawed(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> MemoryState:
     """Lets a frozen object's time go on, unless it is pinned too."""
-    return _going_on(replace(state, frozen=False, thaws_at=None), state, terms, at) if state.frozen else state
+    new = _going_on(replace(state, frozen=False, thaws_at=m.null), state, terms, at, m)
+    return m.choose(state.frozen, new, state)
 
 
-def _going_on(new: MemoryState, old: MemoryState, terms: Terms, at: int) -> MemoryState:
+def _going_on(new: MemoryState, old: MemoryState, terms: Terms, at: Any, m: Engine) -> MemoryState:
     """What becomes of an object's time once its marks have changed.
 
     Where it goes on, now or when a freeze ends, the next segment takes parts and age as they stood, and what was left
     of a confidence that does not age yet.
     """
-    if not new.active or new.pinned:
-        return with_future(scored(new, terms, at), terms, at)
-    if new.frozen and new.thaws_at is None:
-        return with_future(scored(replace(new, stopped_at=_here(old, at)), terms, at), terms, at)
-    stood = standing(old, terms, at)
-    resumes = new.thaws_at if new.thaws_at is not None and new.thaws_at > at else at
+    stood = standing(old, terms, at, m)
+    resumes = m.greatest(at, m.known(new.thaws_at, at))
     resumed = replace(
-        _segment(new, stood, age=stood.age),
-        stopped_at=None,
+        _segment(m, new, stood, age=stood.age),
+        stopped_at=m.null,
         segment_at=resumes,
-        confidence_from=resumes + max(0, old.confidence_from - stood.at),
+        confidence_from=resumes + m.greatest(0, old.confidence_from - stood.at),
     )
-    return with_future(scored(resumed, terms, at), terms, at)
+    stopped = replace(new, stopped_at=_here(m, old, at))
+    for_good = new.frozen & m.no(m.is_known(new.thaws_at))
+    found = m.choose(m.no(new.active) | new.pinned, new, m.choose(for_good, stopped, resumed))
+    return with_future(scored(found, terms, at, m), terms, at, m)
 
 
-def held(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+def recentred(state: MemoryState, terms: Terms, at: Any, kappa: Any, m: Engine = SCALAR) -> MemoryState:
+    """Another centrality: the decaying part changes by the difference, and a segment begins. For what is ACTIVE."""
+    now = standing(state, terms, at, m)
+    new = replace(
+        _segment(m, state, now, age=now.age),
+        centrality=kappa,
+        decaying=replaced(m, now.scores.decaying, state.centrality, kappa),
+    )
+    return with_future(scored(new, terms, at, m), terms, at, m)
+
+
+def held(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> MemoryState:
     """A legal hold: nothing may erase the object, and its ttl does not end while it lasts."""
-    return with_future(replace(state, held=True), terms, at, begin=state.segment_at)
+    return with_future(replace(state, held=True), terms, at, m, begin=state.segment_at)
 
 
-def released(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+def released(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> MemoryState:
     """Ends a hold; a ttl that ended meanwhile ends now."""
-    if not state.held:
-        return state
-    return _expiring_from(with_future(replace(state, held=False), terms, at, begin=state.segment_at), at)
+    new = with_future(replace(state, held=False), terms, at, m, begin=state.segment_at)
+    return m.choose(state.held, _expiring_from(new, at, m), state)
 
 
-def _expiring_from(state: MemoryState, at: int) -> MemoryState:
+def _expiring_from(state: MemoryState, at: Any, m: Engine) -> MemoryState:
     """A ttl that ended while the object was exempt from it ends now."""
-    if state.expires_at is None or state.expires_at > at:
-        return state
-    now = first_whole_second(at)
-    return _due(state, earliest(None, state.exit_at, _rule(state.exit_rule), now, state.warned))
+    ended = m.known(state.expires_at, FAR) <= at
+    now = _due(state, earliest(m, m.null, state.exit_at, state.exit_rule, m.whole_second(at), state.warned))
+    return m.choose(ended, now, state)
 
 
-def _rule(name: str | None) -> Rule | None:
-    return None if name is None else Rule(name)
-
-
-def restored(state: MemoryState, terms: Terms, at: int) -> MemoryState:
+def restored(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> MemoryState:
     """ARCHIVED → ACTIVE: baseline and decaying part at least at the warning threshold, no boost.
 
     Confidence is as it stood, and the clock starts at the restore.
     """
-    now = standing(state, terms, at)
-    floor = max(state.baseline, terms.by_profile[state.decay_profile].warning)
-    here = now.at if state.pinned else at
-    kept = state.confidence_from
-    if state.epistemic_type == EpistemicType.OBSERVED:
-        kept = max(kept, (state.accessed_at or state.created_at) + _observed_grace(terms))
+    now = standing(state, terms, at, m)
+    floor = decimals9(m, m.greatest(state.baseline, _numbers(m, state, terms).warning))
+    here = m.where(state.pinned, now.at, at)
+    kept = m.greatest(here, state.confidence_from, _observed_until(m, state, terms, here))
     new = replace(
-        _segment(state, now, age=0),
+        _segment(m, state, now, age=0),
         lifecycle_state=LifecycleState.ACTIVE,
         restored_at=at,
         segment_at=here,
-        baseline=rounded(floor),
-        decaying=rounded(floor),
+        baseline=floor,
+        decaying=floor,
         boost=0.0,
-        confidence_from=max(here, kept),
-        stopped_at=state.stopped_at if state.pinned else None,
+        confidence_from=kept,
+        stopped_at=m.where(state.pinned, state.stopped_at, m.null),
         warned=False,
     )
-    return with_future(scored(new, terms, at), terms, at)
+    return with_future(scored(new, terms, at, m), terms, at, m)
 
 
-def known_as(new: MemoryState, old: MemoryState, terms: Terms, at: int) -> MemoryState:
+def _observed_until(m: Engine, state: MemoryState, terms: Terms, otherwise: Any) -> Any:
+    """Until when OBSERVED keeps its confidence since it was last shown; `otherwise` for what is not."""
+    shown_until = m.known(state.accessed_at, state.created_at) + _observed_grace(terms)
+    return m.where(state.epistemic_type == EpistemicType.OBSERVED, shown_until, otherwise)
+
+
+def known_as(new: MemoryState, old: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> MemoryState:
     """A belief known in another way, or whose condition was settled: a segment under the profile it has now.
 
     What has become OBSERVED keeps its confidence for 180 days from when it was last shown.
     """
-    now = standing(old, terms, at)
-    profile = terms.policy.profile_for(EpistemicType(new.epistemic_type), new.condition, new.profile_override)
-    kept = now.at
-    if new.epistemic_type == EpistemicType.OBSERVED:
-        kept = max(kept, (new.accessed_at or new.created_at) + _observed_grace(terms))
+    now = standing(old, terms, at, m)
+    profile = _profile(m, new, terms)
     begun = replace(
-        _segment(new, now, age=now.age),
+        _segment(m, new, now, age=now.age),
         modified_at=at,
         decay_profile=profile,
-        stability=new.stability or _initial_stability(terms, profile),
-        confidence_from=max(kept, old.confidence_from),
+        stability=m.known(new.stability, _initial_stability(m, profile, terms)),
+        confidence_from=m.greatest(now.at, old.confidence_from, _observed_until(m, new, terms, now.at)),
     )
-    return with_future(scored(begun, terms, at), terms, at)
+    return with_future(scored(begun, terms, at, m), terms, at, m)
 
 
-def left(state: MemoryState, terms: Terms, at: int, to: LifecycleState) -> MemoryState:
+def left(state: MemoryState, terms: Terms, at: Any, to: LifecycleState, m: Engine = SCALAR) -> MemoryState:
     """Leaves ACTIVE by a caller's hand: scores stand from here on, and nothing but a ttl is due any more."""
-    new = scored(replace(state, lifecycle_state=to, stopped_at=_here(state, at)), terms, at)
-    return with_future(new, terms, at)
+    gone = replace(state, lifecycle_state=to, stopped_at=_here(m, state, at))
+    return with_future(scored(gone, terms, at, m), terms, at, m)
+
+
+def assigned(state: MemoryState, old: Terms, new: Terms, at: Any, m: Engine = SCALAR) -> MemoryState:
+    """Under another policy from now on: values as they stand under the old one go on under the new one."""
+    now = standing(state, old, at, m)
+    starts = m.known(state.stopped_at, m.greatest(at, state.segment_at))
+    profile = _profile(m, state, new)
+    initial = _initial_stability(m, profile, new)
+    begun = replace(
+        _segment(m, state, now, age=now.age),
+        segment_at=starts,
+        confidence_from=m.greatest(starts, state.confidence_from),
+        stability=m.where(m.is_known(initial), m.known(state.stability, initial), initial),
+        decay_profile=profile,
+        policy_id=new.policy.id,
+        policy_version=new.policy.version,
+    )
+    return with_future(scored(begun, new, at, m), new, at, m)
+
+
+def warned(state: MemoryState, m: Engine = SCALAR) -> MemoryState:
+    """Once it was warned, what comes next is due."""
+    return _due(state, earliest(m, m.null, state.exit_at, state.exit_rule, state.expires_at, True))
+
+
+def departed(state: MemoryState, terms: Terms, m: Engine = SCALAR) -> MemoryState:
+    """Moved out of ACTIVE by the rule that is due, at its instant, for the state that follows from the scores there."""
+    at = m.known(state.exit_at, 0)
+    numbers = _numbers(m, state, terms)
+    scores = evaluate(m, numbers, state, at)
+    gone = replace(
+        state,
+        lifecycle_state=leaves_for(m, numbers, state.exit_rule, scores.confidence),
+        salience=scores.salience,
+        confidence=scores.confidence,
+        decayed_at=at,
+        fact_at=at,
+        stopped_at=at,
+    )
+    return _expiring_only(m, gone, state.expires_at)
+
+
+def tombstoned(state: MemoryState, terms: Terms, at: Any, erased: Any, m: Engine = SCALAR) -> MemoryState:
+    """Expired, or erased: archived for good, its time stopped, nothing due any more."""
+    salience, confidence = shown(state, terms, at, m)
+    return replace(
+        state,
+        lifecycle_state=LifecycleState.ARCHIVED,
+        salience=salience,
+        confidence=confidence,
+        due_at=m.null,
+        due_rule=None,
+        exit_at=m.null,
+        exit_rule=None,
+        stopped_at=_here(m, state, at),
+        tombstoned_at=at,
+        erased_at=m.known(state.erased_at, m.where(erased, at, m.null)),
+    )

@@ -6,14 +6,12 @@ an outage can delay a decision but never change it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ebbtide.decay.maths import SCALAR, Maths
+from ebbtide.decay.maths import Engine, Maths
 from ebbtide.decay.segment import (
-    Parameters,
     age_when_faded,
     confidence,
     evaluate,
@@ -22,7 +20,7 @@ from ebbtide.decay.segment import (
     salience,
     uses_of,
 )
-from ebbtide.model.instant import DAY, HORIZON, SECOND, first_whole_second
+from ebbtide.model.instant import DAY
 from ebbtide.model.words import Rule
 
 
@@ -34,74 +32,47 @@ class Future:
     that, the warning and the ttl. `warned` is kept until a segment begins at or above the warning threshold.
     """
 
-    due_at: int | None
-    due_rule: Rule | None
-    exit_at: int | None
-    exit_rule: Rule | None
-    expires_at: int | None
-    warned: bool
-
-    def group(self) -> dict[str, Any]:
-        return {
-            "due_at": self.due_at,
-            "due_rule": self.due_rule,
-            "exit_at": self.exit_at,
-            "exit_rule": self.exit_rule,
-            "expires_at": self.expires_at,
-            "warned": self.warned,
-        }
+    due_at: Any
+    due_rule: Any
+    exit_at: Any
+    exit_rule: Any
+    expires_at: Any
+    warned: Any
 
 
-def first_second(holds: Callable[[int], bool], begin: int, near: float) -> int | None:
-    """The first whole second at or after `begin` at which a condition holds that stays once it holds.
+def _sunk(threshold: str) -> Callable[..., Any]:
+    def holds(m: Maths, p: Any, s: Any, at: Any) -> Any:
+        return salience(m, p, s, *parts(m, p, s, at)) < getattr(p, threshold)
 
-    None if it does not hold within 100 years. `near` is a guess (µs, may be infinite) from which the search sets out;
-    the second found does not depend on it.
-    """
-    low = first_whole_second(begin)
-    if holds(low):
-        return low
-    last = low + HORIZON
-    high = int(max(min(near, float(last)) // SECOND * SECOND, low + SECOND))
-    step = SECOND
-    if holds(high):
-        while high - step > low and holds(high - step):
-            high, step = high - step, 2 * step
-        low = max(low, high - step)
-    else:
-        while not holds(high):
-            if high == last:
-                return None
-            low, high, step = high, min(high + step, last), 2 * step
-    while high - low > SECOND:
-        middle = low + (high - low) // (2 * SECOND) * SECOND
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    return holds
 
 
-def sinks_below(p: Parameters, s: Any, threshold: float, begin: int) -> int | None:
-    """The first whole second from `begin` on at which salience is below a threshold."""
-
-    def holds(at: int) -> bool:
-        return bool(salience(SCALAR, p, s, *parts(SCALAR, p, s, at)) < threshold)
-
-    stability, uses = SCALAR.known(s.stability, 1.0), uses_of(SCALAR, p, s)
-    near = float(begin)
-    if 0 < threshold < s.decaying:
-        faded = fading(SCALAR, p, stability, uses, SCALAR.days(s.segment_age)) + math.log(s.decaying / threshold)
-        near = s.segment_at - s.segment_age + age_when_faded(p, stability, uses, faded) * DAY
-    return first_second(holds, begin, near)
+_WARNS, _SINKS = _sunk("warning"), _sunk("archive")
 
 
-def doubted_below(p: Parameters, s: Any, threshold: float, begin: int) -> int | None:
-    """The first whole second from `begin` on at which confidence is below a threshold."""
-    near = float(begin)
-    if 0 < threshold < s.confidence_base:
-        near = s.confidence_from + (math.log(s.confidence_base / threshold) / p.mu * DAY if p.mu > 0 else math.inf)
-    return first_second(lambda at: bool(confidence(SCALAR, p, s, at) < threshold), begin, near)
+def _doubted(m: Maths, p: Any, s: Any, at: Any) -> Any:
+    return confidence(m, p, s, at) < p.deprecate_by_confidence
+
+
+def _when_sunk(m: Maths, p: Any, s: Any, threshold: Any, begin: Any) -> Any:
+    """About when the decaying part alone is down at a threshold."""
+    stability, uses = m.known(s.stability, 1.0), uses_of(m, p, s)
+    ratio = m.greatest(s.decaying, _SMALL) / m.greatest(threshold, _SMALL)
+    faded = fading(m, p, stability, uses, m.days(s.segment_age)) + m.ln(ratio)
+    near = s.segment_at - s.segment_age + age_when_faded(m, p, stability, uses, faded) * DAY
+    return m.where((threshold > 0) & (threshold < s.decaying), near, m.real(begin))
+
+
+def _when_doubted(m: Maths, p: Any, s: Any, begin: Any) -> Any:
+    """When confidence is down at its threshold."""
+    threshold = p.deprecate_by_confidence
+    ratio = m.greatest(s.confidence_base, _SMALL) / m.greatest(threshold, _SMALL)
+    near = s.confidence_from + m.ln(ratio) / m.greatest(p.mu, _SMALL) * DAY
+    return m.where((threshold > 0) & (threshold < s.confidence_base), near, m.real(begin))
+
+
+_SMALL = 1e-12
+"""Stands for zero where its logarithm or its inverse is only a guess of where to search."""
 
 
 def exit_rule(m: Maths, p: Any, sunk: Any, doubted: Any) -> Any:
@@ -130,27 +101,23 @@ def leaves_for(m: Maths, p: Any, rule: Any, doubted: Any) -> Any:
     )
 
 
-STANDSTILL = Future(None, None, None, None, None, False)
-
-
 def future(
-    p: Parameters, s: Any, *, begin: int, warned: bool, keep_until: int | None, expires_at: int | None
+    m: Engine, p: Any, s: Any, *, begin: Any, running: Any, warned: Any, keep_until: Any, expires_at: Any
 ) -> Future:
-    """The rules' instants for an ACTIVE object whose time runs on from `begin` (µs).
+    """The rules' instants from `begin` (µs) on; for what is not `running`, ACTIVE with time going on, only the ttl's.
 
-    `warned` says that this object was warned and began no segment at or above the threshold since; `keep_until` is
+    `warned` says that the object was warned and began no segment at or above the threshold since; `keep_until` is
     the end of a restore's grace, before which nothing but the ttl moves it out of ACTIVE.
     """
-    warning_at = None if warned else sinks_below(p, s, p.warning, begin)
-    sunk_at = sinks_below(p, s, p.archive, begin)
-    doubted_at = doubted_below(p, s, p.deprecate_by_confidence, begin)
-    exits = [at for at in (sunk_at, doubted_at) if at is not None]
-    exit_at = max(min(exits), first_whole_second(keep_until or 0)) if exits else None
-    rule: Rule | None = None
-    if exit_at is not None:
-        there = evaluate(SCALAR, p, s, exit_at)
-        rule = Rule(exit_rule(SCALAR, p, there.salience, there.confidence))
-    return earliest(warning_at, exit_at, rule, expires_at, warned)
+    warning_at = m.first_second(_WARNS, p, s, begin, _when_sunk(m, p, s, p.warning, begin), running & m.no(warned))
+    sunk_at = m.first_second(_SINKS, p, s, begin, _when_sunk(m, p, s, p.archive, begin), running)
+    doubted_at = m.first_second(_doubted, p, s, begin, _when_doubted(m, p, s, begin), running)
+    first = m.least(m.known(sunk_at, FAR), m.known(doubted_at, FAR))
+    exits = first < FAR
+    kept = m.greatest(first, m.whole_second(m.known(keep_until, 0)))
+    there = evaluate(m, p, s, m.where(exits, kept, s.segment_at))
+    rule = m.where(exits, exit_rule(m, p, there.salience, there.confidence), None)
+    return earliest(m, warning_at, m.where(exits, kept, m.null), rule, expires_at, warned)
 
 
 FAR = 1 << 62
@@ -162,12 +129,10 @@ def next_due(m: Maths, *, warning_at: Any, exit_at: Any, exit_rule: Any, expires
     expires, exits = m.known(expires_at, FAR), m.known(exit_at, FAR)
     first = m.least(expires, exits, m.known(warning_at, FAR))
     rule = m.where(expires <= first, Rule.TTL.value, m.where(exits <= first, exit_rule, Rule.WARNING.value))
-    return m.where(first >= FAR, None, first), m.where(first >= FAR, None, rule)
+    return m.where(first >= FAR, m.null, first), m.where(first >= FAR, None, rule)
 
 
-def earliest(
-    warning_at: int | None, exit_at: int | None, rule: Rule | None, expires_at: int | None, warned: bool
-) -> Future:
+def earliest(m: Maths, warning_at: Any, exit_at: Any, rule: Any, expires_at: Any, warned: Any) -> Future:
     """What comes next, of the instants that are known."""
-    due_at, due_rule = next_due(SCALAR, warning_at=warning_at, exit_at=exit_at, exit_rule=rule, expires_at=expires_at)
-    return Future(due_at, None if due_rule is None else Rule(due_rule), exit_at, rule, expires_at, warned)
+    due_at, due_rule = next_due(m, warning_at=warning_at, exit_at=exit_at, exit_rule=rule, expires_at=expires_at)
+    return Future(due_at, due_rule, exit_at, rule, expires_at, warned)

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ebbtide.decay.maths import SCALAR, SMALLEST_EXPONENT, Maths, decimals9
+from ebbtide.decay.maths import SMALLEST_EXPONENT, Maths, decimals9
 from ebbtide.model.words import Curve, DecayProfile, RateByUse
 from ebbtide.policy.document import Params, Policy, Profile
 
@@ -96,14 +96,17 @@ def fading(m: Maths, p: Any, stability: Any, uses: Any, age: Any) -> Any:
     return curve / _divisor(m, p, uses)
 
 
-def age_when_faded(p: Parameters, stability: float, uses: float, by: float) -> float:
+def age_when_faded(m: Maths, p: Any, stability: Any, uses: Any, by: Any) -> Any:
     """The age in days at which −ln R reaches `by`: the inverse of `fading`, infinite where it never does."""
-    wanted: float = by * _divisor(SCALAR, p, uses)
-    if p.linear > 0:
-        return wanted / p.linear
-    if p.shape > 0:
-        return (math.exp(min(700.0, wanted / p.shape)) - 1) / (p.scale + p.stretch / stability)
-    return math.inf
+    wanted = by * _divisor(m, p, uses)
+    straight = wanted / m.greatest(p.linear, _TINY)
+    power = m.least(300.0, wanted / m.greatest(p.shape, _TINY))
+    bent = (m.exp(power) - 1) / m.greatest(p.scale + p.stretch / stability, _TINY)
+    return m.where(p.linear > 0, straight, m.where(p.shape > 0, bent, math.inf))
+
+
+_TINY = 1e-12
+"""Stands for zero where its inverse is not used."""
 
 
 def uses_of(m: Maths, p: Any, s: Any) -> Any:

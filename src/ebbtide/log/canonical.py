@@ -19,6 +19,8 @@ from ebbtide.model.entry import Entry
 from ebbtide.store.database import Database
 from ebbtide.store.tables import event_log
 
+NONCE = 16
+"""Bytes of a nonce, before a content and its hash."""
 SEPARATOR = "\x1f"
 NULL = "\x1e"
 COLUMNS: tuple[str, ...] = tuple(c.name for c in event_log.columns if c.name not in ("seq", "prev_hash", "hash"))
@@ -37,7 +39,12 @@ def _text(column: str, value: Any) -> str:
 
 def canonical(entry: Entry) -> bytes:
     """The bytes that an entry's hash is taken over, after the previous hash of its stream."""
-    return SEPARATOR.join(_text(column, getattr(entry, column)) for column in COLUMNS).encode()
+    return canonical_text({column: getattr(entry, column) for column in COLUMNS})
+
+
+def canonical_text(values: Mapping[str, Any]) -> bytes:
+    """`canonical` of an entry by column, whose ids and bytes may be texts already."""
+    return SEPARATOR.join(_text(column, values[column]) for column in COLUMNS).encode()
 
 
 def hash_of(entry: Entry) -> bytes:

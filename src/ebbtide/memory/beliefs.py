@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 from ebbtide.decay import facts
-from ebbtide.decay.maths import rounded
-from ebbtide.memory.case import Case, draft, id_of, refused
-from ebbtide.memory.requests import Assert, Event, Supersede
+from ebbtide.memory.case import Case, draft, refused
+from ebbtide.memory.door import Kind, Said, Twin
+from ebbtide.memory.requests import Assert, Belief, Event, Supersede
 from ebbtide.model.entry import Draft
-from ebbtide.model.errors import BadInput, NotFound
+from ebbtide.model.errors import BadInput
 from ebbtide.model.identity import id_of_stream
-from ebbtide.model.state import MemoryState
 from ebbtide.model.words import (
     INITIAL_SALIENCE,
     ActorType,
@@ -24,11 +21,13 @@ from ebbtide.model.words import (
     EpistemicType,
     LifecycleState,
     OpType,
+    Resolution,
     Role,
     SourceType,
     StreamType,
     initial_confidence,
 )
+from ebbtide.project.writer import value_digest
 
 _ROLES = {
     ActorType.HUMAN_USER: Role.USER,
@@ -38,25 +37,49 @@ _ROLES = {
 }
 
 
-def value_digest(value: Any) -> bytes:
-    """SHA-256 over a value as sorted JSON: by this the same content is known again, as long as it is kept."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).digest()
+def said_by(line: Belief, object_type: str, subject: str | None) -> Said:
+    """What a request would store of a type and subject, as far as it is compared with what is there."""
+    return Said(Kind(object_type, subject), value_digest(line.value), line.vector)
 
 
 def asserted(case: Case, line: Assert) -> Iterator[Draft]:
-    """ASSERT: a new memory object, also where one of the same content was erased."""
-    again = None if line.reasserts_erased is None else _erased(case, line.reasserts_erased)
-    yield _assert(case, line, case.new_id(line), case.instant(line), reasserts=again)
+    """ASSERT: a new memory object, unless an ACTIVE one says the same."""
+    new_id, at = case.new_id(line), case.instant(line)
+    said = said_by(line, line.object_type, line.subject)
+    case.door.refuse_length(said.embedding)
+    twin = case.door.twin(said, at)
+    yield _assert(case, line, said, new_id, at) if twin is None else _said_again(case, line, twin, new_id)
 
 
-def _erased(case: Case, name: str) -> UUID:
-    """The id of an erased object."""
-    old = case.writer.state(id_of(case.writer.namespace, name))
-    if old is None:
-        raise NotFound(f"there is no memory {name!r}", field="reasserts_erased", object=name)
-    if old.erased_at is None:
-        raise refused(old, "reasserts_erased_only", "was not erased: leave out reasserts_erased")
-    return old.object_id
+def _said_again(case: Case, line: Assert, twin: Twin, alias_id: UUID) -> Draft:
+    """DEDUP_RESOLVED in the stream of the memory that said it first: its evidence grows, its name is one more.
+
+    What was said in other words is kept as content of this entry, and so goes where the memory goes.
+    """
+    first, at = twin.state, case.late(line, twin.state)
+    evidence = json.loads(first.evidence)
+    known = {str(first.object_id), *evidence}
+    more = [one for one in dict.fromkeys(case.evidence(line.evidence)) if one not in known]
+    case.writer.note_evidence(first.object_id, map(UUID, more))
+    if line.ref is not None:
+        case.writer.note_alias(alias_id, first.object_id, line.ref)
+    payload = {
+        "primary_id": str(first.object_id),
+        "merged_ids": [str(alias_id)],
+        "resolution_strategy": twin.strategy,
+        "similarity": twin.similarity,
+        "alias_id": line.ref and str(alias_id),
+        "ref": line.ref,
+        "evidence_ids": more,
+    }
+    new = replace(first, evidence=json.dumps([*evidence, *more], separators=(",", ":")))
+    said = (
+        {"metadata": line.metadata}
+        if twin.strategy == Resolution.SAME_CONTENT
+        else {"value": line.value, "metadata": line.metadata}
+    )
+    content = {name: text for name, text in said.items() if text is not None}
+    return replace(draft(line, OpType.DEDUP_RESOLVED, first, new, payload, at, content=None), content=content)
 
 
 def event(case: Case, line: Event) -> Iterator[Draft]:
@@ -97,112 +120,47 @@ def event(case: Case, line: Event) -> Iterator[Draft]:
     )
 
 
-def _assert(
-    case: Case,
-    line: Assert,
-    object_id: UUID,
-    at: int,
-    *,
-    supersedes: UUID | None = None,
-    reasserts: UUID | None = None,
-) -> Draft:
+def _assert(case: Case, line: Assert, said: Said, object_id: UUID, at: int, supersedes: UUID | None = None) -> Draft:
     confidence, listed = (
         initial_confidence(line.epistemic_type, line.source_type)
         if line.confidence is None
         else (line.confidence, True)
     )
-    salience = rounded(INITIAL_SALIENCE if line.salience is None else line.salience)
     condition = line.condition
     if line.epistemic_type == EpistemicType.CONDITIONAL and condition is None:
         condition = Condition.UNKNOWN
     evidence = case.evidence(line.evidence)
     case.writer.note_evidence(object_id, [UUID(one) for one in evidence])
-    terms = case.current_terms()
-    state = facts.asserted(
-        MemoryState(
-            namespace_id=case.writer.namespace,
-            object_id=object_id,
-            version=0,
-            fact_version=0,
-            fact_at=at,
-            head_hash=b"",
-            lifecycle_state=LifecycleState.ACTIVE,
-            salience=salience,
-            confidence=rounded(confidence),
-            decayed_at=None,
-            ref=line.ref,
-            object_type=line.object_type,
-            epistemic_type=line.epistemic_type,
-            source_type=line.source_type,
-            condition=condition,
-            subject=line.subject,
-            evidence=json.dumps(evidence, separators=(",", ":")),
-            profile_override=line.decay_profile,
-            created_at=at,
-            content_seq=case.writer.next_seq,
-            supersedes=supersedes,
-            superseded_by=None,
-            segment_at=at,
-            segment_age=0,
-            decaying=salience,
-            boost=0.0,
-            confidence_base=rounded(confidence),
-            confidence_from=at,
-            baseline=salience,
-            centrality=0.0,
-            stability=None,
-            difficulty=None,
-            decay_profile="",
-            policy_id="",
-            policy_version="",
-            due_at=None,
-            due_rule=None,
-            exit_at=None,
-            exit_rule=None,
-            expires_at=None,
-            warned=False,
-            accessed_at=None,
-            reinforced_at=None,
-            modified_at=at,
-            restored_at=None,
-            access_count=0,
-            reinforce_count=0,
-            pinned=False,
-            held=False,
-            frozen=False,
-            thaws_at=None,
-            stopped_at=None,
-            tombstoned_at=None,
-            erased_at=None,
-        ),
-        terms,
-        at,
+    new = facts.unbegun(
+        namespace_id=case.writer.namespace,
+        object_id=object_id,
+        at=at,
+        salience=INITIAL_SALIENCE if line.salience is None else line.salience,
+        confidence=confidence,
+        ref=line.ref,
+        object_type=line.object_type,
+        epistemic_type=line.epistemic_type,
+        source_type=line.source_type,
+        condition=condition,
+        subject=line.subject,
+        evidence=evidence,
+        profile_override=line.decay_profile,
+        content_seq=case.writer.next_seq,
+        supersedes=supersedes,
     )
-    payload = {
-        "object_type": line.object_type,
-        "epistemic_type": line.epistemic_type,
-        "source_type": line.source_type,
-        "evidence_ids": evidence,
-        "confidence": state.confidence_base,
-        "salience": state.baseline,
-        "reasserts_erased": None if reasserts is None else str(reasserts),
-    }
+    state = facts.asserted(new, case.current_terms(), at)
+    payload = facts.assertion(state)
     if not listed:
         payload["warnings"] = ["unusual_source"]
-    return draft(
-        line,
-        OpType.ASSERT,
-        None,
-        state,
-        payload,
-        at,
-        content=line.content(),
-        content_key=value_digest(line.value),
-    )
+    if line.reasserts_erased:
+        payload["reasserts_erased"] = True
+    case.door.admitted(said, object_id)
+    asserted = draft(line, OpType.ASSERT, None, state, payload, at, content=line.content())
+    return replace(asserted, content_key=said.digest, embedding=said.embedding)
 
 
 def supersede(case: Case, line: Supersede) -> Iterator[Draft]:
-    """SUPERSEDE: the new object is asserted, then the old one closed."""
+    """SUPERSEDE: the new object is asserted, unless another ACTIVE one says the same, then the old one closed."""
     old = case.object(line)
     at = case.late(line, old)
     if not old.active:
@@ -223,6 +181,8 @@ def supersede(case: Case, line: Supersede) -> Iterator[Draft]:
             "salience",
             "confidence",
             "decay_profile",
+            "embedding",
+            "embedding_model",
         }
     )
     source = line.source_type or SourceType(old.source_type)
@@ -237,10 +197,18 @@ def supersede(case: Case, line: Supersede) -> Iterator[Draft]:
         source_type=source,
         subject=line.subject or old.subject,
         condition=line.condition or (old.condition if new_type == EpistemicType.CONDITIONAL else None),
+        reasserts_erased=False,
         **given,
     )
     new_id = case.new_id(line)
-    yield _assert(case, assertion, new_id, at, supersedes=old.object_id)
+    said = said_by(assertion, assertion.object_type, assertion.subject)
+    case.door.refuse_length(said.embedding)
+    twin = case.door.twin(said, at, but=old.object_id)
+    if twin is None:
+        yield _assert(case, assertion, said, new_id, at, supersedes=old.object_id)
+    else:
+        yield _said_again(case, assertion, twin, new_id)
+        new_id = twin.state.object_id
     terms = case.terms(old)
     state = replace(facts.left(old, terms, at, LifecycleState.SUPERSEDED), superseded_by=new_id)
     content = {"reason": line.reason} if line.reason else None

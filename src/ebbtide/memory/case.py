@@ -5,11 +5,14 @@ Nothing is written here. A request that a rule forbids raises `Refused`, one tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import Connection
+
 from ebbtide.decay.segment import Terms
+from ebbtide.memory.door import Door
 from ebbtide.memory.requests import (
     Access,
     Hold,
@@ -26,8 +29,10 @@ from ebbtide.model.errors import BadInput, Conflict, NotFound, Refused
 from ebbtide.model.identity import id_in, id_of_entry, id_of_ref, identifier
 from ebbtide.model.state import GROUPS, MemoryState
 from ebbtide.model.words import OpType, StreamType
+from ebbtide.project.aliases import resolved
 from ebbtide.project.shelf import Shelf
 from ebbtide.project.writer import Writer
+from ebbtide.store.database import Database
 
 AHEAD = 5 * instant.MINUTE
 """How far ahead of the clock a write may take effect."""
@@ -49,11 +54,21 @@ def id_of(namespace: str, name: str) -> UUID:
     return id_in(name) or id_of_ref(namespace, name)
 
 
-class Case:
-    """One request at one desk: the writer of its namespace, the policies there, and the clock."""
+def ids_of(
+    db: Database, connection: Connection, namespace: str, names: Sequence[str], known_at: int | None = None
+) -> list[UUID]:
+    """The ids that callers' words stand for, in the same order; a name under which a memory was said again is its."""
+    named = [id_of(namespace, name) for name in names]
+    found = resolved(db, connection, namespace, named, known_at)
+    return [found.get(one, one) for one in named]
 
-    def __init__(self, writer: Writer, shelf: Shelf, clock: int) -> None:
+
+class Case:
+    """One request at one desk: the writer of its namespace, what is at its door, the policies, and the clock."""
+
+    def __init__(self, writer: Writer, door: Door, shelf: Shelf, clock: int) -> None:
         self.writer = writer
+        self.door = door
         self.clock = clock
         self._shelf = shelf
 
@@ -63,10 +78,14 @@ class Case:
             return id_of_ref(self.writer.namespace, line.ref)
         return id_of_entry(self.writer.namespace, self.writer.next_seq)
 
+    def meant(self, name: str) -> UUID:
+        """The id that a request's word stands for, an alias resolved."""
+        return self.writer.stands_for(id_of(self.writer.namespace, name))
+
     def object(self, line: AboutObject, *, checked: bool = False) -> MemoryState:
         """The state of the object a request is about; a version other than the expected one is a conflict."""
         assert line.object is not None, "checked by the request"
-        state = self.writer.state(id_of(self.writer.namespace, line.object))
+        state = self.writer.state(self.meant(line.object))
         if state is None:
             raise NotFound(
                 f"there is no memory {line.object!r} in namespace {self.writer.namespace!r}",
@@ -85,7 +104,7 @@ class Case:
 
     def node(self, name: str, field: str) -> UUID:
         """The id of a memory or entity that a request relates; a memory that has expired or was erased is refused."""
-        node = id_of(self.writer.namespace, name)
+        node = self.meant(name)
         state = self.writer.state(node)
         if state is None and self.writer.entity(node) is None:
             raise NotFound(f"there is no memory or entity {name!r}", field=field, object=name)
@@ -112,7 +131,7 @@ class Case:
         """The ids of events or memories that a request names as evidence."""
         found = []
         for place, name in enumerate(names):
-            evidence_id = id_of(self.writer.namespace, name)
+            evidence_id = self.meant(name)
             if not self.writer.has_event(evidence_id) and self.writer.state(evidence_id) is None:
                 raise NotFound(f"there is no event or memory {name!r} to serve as evidence", field=f"evidence.{place}")
             found.append(str(evidence_id))
@@ -128,7 +147,7 @@ class Case:
             )
         return at
 
-    def late(self, line: AboutObject, state: MemoryState) -> int:
+    def late(self, line: Line, state: MemoryState) -> int:
         """When a fact takes effect: not before the last one of its object."""
         return max(self.instant(line), state.fact_at)
 
@@ -176,7 +195,6 @@ def draft(
     at: int,
     *,
     content: dict[str, Any] | None,
-    content_key: bytes | None = None,
 ) -> Draft:
     """The entry that leads from one state to another: it carries the groups of columns that differ."""
     if line.effective_at is not None and at > line.effective_at:
@@ -198,5 +216,4 @@ def draft(
         policy_id=new.policy_id,
         policy_version=new.policy_version,
         content=content or None,
-        content_key=content_key,
     )

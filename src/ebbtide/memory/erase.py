@@ -1,27 +1,29 @@
 """Erasure: what a person asked to be forgotten is gone from every table in one transaction, and a receipt says so.
 
-Objects by name, all of a subject, or a whole namespace; with them the evidence that serves nothing else. A legal hold
-on any of it refuses the whole erasure. Tombstones stay, and the chain of hashes verifies as before: the log never
-held the text, only SHA-256(nonce ‖ content), and the nonces are gone but for the receipt.
+Objects by name, all of a subject, or a whole namespace; with them the evidence that serves nothing else, and every
+summary made from any of it. A legal hold on any of it refuses the whole erasure. Tombstones stay, and the chain of
+hashes verifies as before: the log never held the text, only SHA-256(nonce ‖ content), and the nonces are gone but for
+the receipt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, Connection, Text, and_, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, Text, and_, case, exists, func, literal, or_, select
 
 from ebbtide.log.head import lock
 from ebbtide.model import instant
 from ebbtide.model.errors import NotFound, Refused
-from ebbtide.model.words import Expiry, OpType, StreamType, TombstoneReason
+from ebbtide.model.words import Expiry, OpType, Resolution, StreamType, TombstoneReason
 from ebbtide.project import tombstone
 from ebbtide.project.passes import NAMESPACE, Actor, Chunk
+from ebbtide.project.summaries import SINCE, made_from_erased
 from ebbtide.project.tombstone import Verdict
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import contents, event_log, event_state, memory_objects, memory_state
@@ -38,21 +40,27 @@ class Counts(BaseModel):
 class Erased(BaseModel):
     """One content that was erased: by its hash and nonce the receipt's holder can show what it was.
 
-    `target_type` is memory_object or event, or entry for what stood in the namespace's own stream.
+    `seq` is the entry it was written with; `target_type` is memory_object, event, or namespace for what was written of
+    a subject or of the whole.
     """
 
     target_id: UUID
     target_type: str
+    seq: int
     content_hash: str
     nonce: str
 
 
 class Receipt(BaseModel):
-    """What an erasure did. It alone still has the nonces: keep it with care."""
+    """What an erasure did. It alone still has the nonces: keep it with care.
+
+    `summaries` are the memories that went because they were made from what was erased; they count as objects.
+    """
 
     namespace_id: str
     subject: str | None
     objects: list[UUID] | None
+    summaries: list[UUID]
     reason: str
     created_at: datetime
     erased: Counts
@@ -106,46 +114,46 @@ class Erasure:
         if head is None:
             raise NotFound(f"there is no namespace {target.namespace!r}", field="namespace")
         self._refuse_unknown(target)
-        self._refuse_held(target)
+        target = replace(target, objects=self._with_merged(target))
+        self._refuse_held(target.of_objects(self.db))
         now = max(self.clock(), head.last_recorded_at)
         chunk = Chunk(self.db, self.connection, head, now=now, actor=actor)
         first = head.last_seq + 1
         given = {NAMESPACE.key: target.namespace} | tombstone.parameters(reason, now, instant.iso(now))
-        verdict = Verdict(
+        of_memory = Verdict(
             at=SQL.greatest(memory_state.c.fact_at, now),
             action=literal(Expiry.ERASE.value, Text),
             policy_ref=literal(f"{head.policy_id}@{head.policy_version}", Text),
         )
-        before = self._contents(target.namespace)
-        objects = chunk.write(tombstone.objects(self.db, "erased_objects", target.of_objects(self.db), verdict), given)
-        verdict = Verdict(
-            at=SQL.greatest(event_state.c.effective_at, now), action=verdict.action, policy_ref=verdict.policy_ref
-        )
+        which = target.of_objects(self.db)
+        objects = chunk.write(tombstone.objects(self.db, "erased_objects", which, of_memory), given)
+        of_event = replace(of_memory, at=SQL.greatest(event_state.c.effective_at, now))
         unused = and_(
             event_state.c.namespace_id == target.namespace,
             event_state.c.erased_at.is_(None),
             tombstone.serves_no_other(),
         )
         which = or_(target.of_events(), unused)
-        events = chunk.write(tombstone.events(self.db, "erased_events", which, verdict), given)
+        events = chunk.write(tombstone.events(self.db, "erased_events", which, of_event), given)
+        summaries = self._erase_summaries(chunk, of_memory, given | {SINCE.key: first})
         if not chunk.entries:
             raise NotFound("there is nothing left to erase: it is erased already", field="object")
         written = self._written(target.namespace, first)
         everything = not target.objects and target.subject is None
-        gone = tombstone.gone(self.db, subject=target.subject, everything=everything)
-        items = self._items(target.namespace, gone)
-        tombstone.erase_contents(self.db, self.connection, target.namespace, gone)
-        after = self._contents(target.namespace)
+        which = tombstone.of_erased(self.db, subject=target.subject, everything=everything)
+        items = self._items(target.namespace, which)
+        gone = tombstone.erase_contents(self.connection, target.namespace, which)
         moved = chunk.close()
         return Receipt(
             namespace_id=target.namespace,
             subject=target.subject,
             objects=list(target.objects) or None,
+            summaries=summaries,
             reason=reason,
             created_at=instant.to_datetime(now),
-            erased=Counts(objects=objects, events=events, contents=before - after),
-            kept=self._kept(target.namespace, after),
-            tombstones=[row.id for row in written],
+            erased=Counts(objects=objects + len(summaries), events=events, contents=gone),
+            kept=self._kept(target.namespace),
+            tombstones=written,
             items=items,
             head={"seq": moved.last_seq, "batch": moved.last_batch, "hash": moved.last_batch_hash.hex()},
             still_holding=STILL_HOLDING,
@@ -163,7 +171,38 @@ class Erasure:
             if wanted not in there:
                 raise NotFound(f"there is no memory {wanted} in namespace {target.namespace!r}", field="object")
 
-    def _refuse_held(self, target: Target) -> None:
+    def _erase_summaries(self, chunk: Chunk, verdict: Verdict, given: Mapping[str, Any]) -> list[UUID]:
+        """Erases the summaries made from what the transaction has erased so far; a held one refuses it all."""
+        which = made_from_erased()
+        self._refuse_held(which, given)
+        statements = tombstone.objects(self.db, "erased_summaries", which, verdict)
+        if not chunk.write(statements, given):
+            return []
+        written = statements.table.c.object_id
+        return list(self.connection.execute(select(written).order_by(written)).scalars())
+
+    def _with_merged(self, target: Target) -> tuple[UUID, ...]:
+        """The objects meant and those that dedup merged into them, and into those: they say the same."""
+        o, log = memory_objects.c, event_log.c
+        found = wanted = dict.fromkeys(target.objects)
+        merged = and_(
+            log.namespace_id == o.namespace_id,
+            log.stream_id == o.object_id,
+            log.op_type == OpType.SUPERSEDE.value,
+            self.db.member(self.db.json(log.payload), "reason").in_([reason.value for reason in Resolution]),
+        )
+        while wanted:
+            query = (
+                select(o.object_id)
+                .where(o.namespace_id == target.namespace, self.db.among(o.superseded_by, list(wanted)))
+                .where(exists(select(log.seq).where(merged)))
+                .order_by(o.content_seq)
+            )
+            wanted = dict.fromkeys(self.connection.execute(query).scalars())
+            found |= wanted
+        return tuple(found)
+
+    def _refuse_held(self, which: ColumnElement[bool], given: Mapping[str, Any] | None = None) -> None:
         query = (
             select(memory_objects.c.ref, memory_objects.c.object_id)
             .join_from(
@@ -174,60 +213,63 @@ class Erasure:
                     memory_objects.c.object_id == memory_state.c.object_id,
                 ),
             )
-            .where(target.of_objects(self.db), memory_state.c.held)
+            .where(which, memory_state.c.held)
             .order_by(memory_objects.c.object_id)
         )
-        held = [row.ref or str(row.object_id) for row in self.connection.execute(query)]
+        held = [row.ref or str(row.object_id) for row in self.connection.execute(query, given or {})]
         if held:
             named = ", ".join(held[:5]) + (f" and {len(held) - 5} more" if len(held) > 5 else "")
             raise Refused(
                 f"{named} {'is' if len(held) == 1 else 'are'} held: release first", rule="held", object=held[0]
             )
 
-    def _written(self, namespace: str, first: int) -> Sequence[Any]:
+    def _written(self, namespace: str, first: int) -> list[UUID]:
         log = event_log.c
-        query = select(log.id, log.stream_type, log.stream_id).where(
+        query = select(log.id).where(
             log.namespace_id == namespace, log.seq >= first, log.op_type == OpType.TOMBSTONE.value
         )
-        return self.connection.execute(query.order_by(log.seq)).all()
+        return list(self.connection.execute(query.order_by(log.seq)).scalars())
 
-    def _items(self, namespace: str, gone: ColumnElement[bool]) -> list[Erased]:
-        """Every content that goes, with its hash and nonce, in order of the log."""
+    def _items(self, namespace: str, which: ColumnElement[bool]) -> list[Erased]:
+        """Hash and nonce of every content that goes, by what it is of."""
         log, e = event_log.c, event_state.c
         query = (
-            select(log.stream_type, log.stream_id, log.id, e.event_id, log.content_hash, contents.c.nonce)
+            select(
+                log.seq,
+                log.content_hash,
+                contents.c.nonce,
+                func.coalesce(e.event_id, log.stream_id).label("target_id"),
+                case(
+                    (e.event_id.isnot(None), "event"),
+                    (log.stream_type == StreamType.OBJECT.value, "memory_object"),
+                    else_="namespace",
+                ).label("target_type"),
+            )
             .join_from(
                 contents, event_log, and_(log.namespace_id == contents.c.namespace_id, log.seq == contents.c.seq)
             )
             .outerjoin(event_state, and_(e.namespace_id == log.namespace_id, e.seq == log.seq))
-            .where(gone)
+            .where(which)
             .order_by(log.seq)
         )
         return [
             Erased(
-                target_id=target_id,
-                target_type=target_type,
+                target_id=row.target_id,
+                target_type=row.target_type,
+                seq=row.seq,
                 content_hash=bytes(row.content_hash).hex(),
                 nonce=bytes(row.nonce).hex(),
             )
             for row in self.connection.execute(query, {NAMESPACE.key: namespace})
-            for target_type, target_id in [_whose(row)]
         ]
 
-    def _contents(self, namespace: str) -> int:
-        query = select(func.count()).select_from(contents).where(contents.c.namespace_id == namespace)
-        return int(self.connection.execute(query).scalar_one())
-
-    def _kept(self, namespace: str, contents_left: int) -> Counts:
-        def left(table: Any) -> int:
-            query = select(func.count()).where(table.c.namespace_id == namespace, table.c.erased_at.is_(None))
+    def _kept(self, namespace: str) -> Counts:
+        def left(table: Any, *conditions: Any) -> int:
+            query = select(func.count()).select_from(table).where(table.c.namespace_id == namespace, *conditions)
             return int(self.connection.execute(query).scalar_one())
 
-        return Counts(objects=left(memory_state), events=left(event_state), contents=contents_left)
-
-
-def _whose(row: Any) -> tuple[str, UUID]:
-    """What a content is of: a memory, an event, or, in the namespace's own stream, the entry it came with."""
-    if row.stream_type == StreamType.OBJECT.value:
-        return "memory_object", row.stream_id
-    return ("entry", row.id) if row.event_id is None else ("event", row.event_id)
+        return Counts(
+            objects=left(memory_state, memory_state.c.erased_at.is_(None)),
+            events=left(event_state, event_state.c.erased_at.is_(None)),
+            contents=left(contents),
+        )

@@ -26,7 +26,11 @@ class Placed:
 
 @dataclass
 class Ingested:
-    """What an ingest did: entries appended, lines that changed nothing, lines refused with their errors."""
+    """What an ingest did: entries appended, lines by which nothing came to be, lines refused with their errors.
+
+    Unchanged are those that were taken before, and those that an ACTIVE memory says already: a duplicate is unchanged
+    though its first time leaves an entry.
+    """
 
     appended: int = 0
     unchanged: int = 0

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import Connection
 
 from ebbtide.decay import rank
-from ebbtide.memory.case import id_of
+from ebbtide.memory.case import ids_of
 from ebbtide.memory.read import Memory, memories
 from ebbtide.memory.requests import Name
 from ebbtide.model import instant
@@ -87,7 +87,7 @@ def ranked(
     limit: int | None,
 ) -> Ranking:
     """Ranks candidates by the policy of each memory, as of an instant. Naming one twice is refused."""
-    ids = [id_of(namespace, candidate.object) for candidate in candidates]
+    ids = ids_of(db, connection, namespace, [candidate.object for candidate in candidates])
     if len(set(ids)) < len(ids):
         twice = next(c.object for c, i in zip(candidates, ids, strict=True) if ids.count(i) > 1)
         raise BadInput(f"{twice!r} is there twice: give each memory one similarity", field="object")

@@ -84,13 +84,21 @@ class Memory(BaseModel):
     fact_version: int
 
 
+class Stored(Memory):
+    """A memory that was to be stored; `duplicate` says that it was there already."""
+
+    duplicate: bool
+
+
 class LogEntry(BaseModel):
-    """One entry of an object's history."""
+    """One entry of the log. An object's entries are in the stream that bears its id."""
 
     model_config = ConfigDict(frozen=True)
 
     seq: int
     id: UUID
+    stream_type: str
+    stream_id: UUID
     op_type: str
     recorded_at: datetime
     effective_at: datetime
@@ -192,12 +200,26 @@ def evaluated(
     ).select_from(joined)
 
 
-def source(db: Database, namespace: str, as_of: int | None, known_at: int | None, at: int) -> Any:
-    """What to read for an instant: the state as it is, or, where the past is asked for, the log as it was then."""
+def source(
+    db: Database,
+    namespace: str,
+    as_of: int | None,
+    known_at: int | None,
+    at: int,
+    only: Sequence[UUID] | None = None,
+) -> Any:
+    """What to read for an instant: the state as it is, or, where the past is asked for, the log as it was then.
+
+    With `only` nothing but some objects' entries are folded.
+    """
     instant_column = literal(at, BigInteger)
     if as_of is None and known_at is None:
         return evaluated(db, instant_column).where(memory_state.c.namespace_id == namespace).subquery()
-    past = db.fence(refold(db, namespace, until(at, known_at)))
+    entries = until(at, known_at)
+    if only is not None:
+        mine = db.among(event_log.c.stream_id, only)
+        entries = mine if entries is None else and_(mine, entries)
+    past = db.fence(refold(db, namespace, entries))
     return evaluated(db, instant_column, past, past, known_at).subquery()
 
 
@@ -218,7 +240,7 @@ def memories(
     `as_of` asks what held then as far as known today, `known_at` what was known then; the limit comes after the filter.
     """
     at = as_of if as_of is not None else known_at if known_at is not None else now
-    found = source(db, namespace, as_of, known_at, at)
+    found = source(db, namespace, as_of, known_at, at, only)
     query = select(found).order_by(found.c.salience.desc(), found.c.created_at.desc(), found.c.object_id)
     if only is not None:
         query = query.where(db.among(found.c.object_id, only))
@@ -257,23 +279,29 @@ def _memory(row: Any) -> Memory:
 
 def history(connection: Connection, namespace: str, stream: UUID, known_at: int | None = None) -> list[LogEntry]:
     """The entries of one stream, oldest first, with what callers wrote as far as it is kept."""
-    query = (
-        select(event_log, contents.c.content)
-        .join_from(
-            event_log,
-            contents,
-            and_(event_log.c.namespace_id == contents.c.namespace_id, event_log.c.seq == contents.c.seq),
-            isouter=True,
-        )
-        .where(event_log.c.namespace_id == namespace, event_log.c.stream_id == stream)
-        .order_by(event_log.c.version)
-    )
+    query = _entries(namespace).where(event_log.c.stream_id == stream).order_by(event_log.c.version)
     if known_at is not None:
         query = query.where(event_log.c.recorded_at <= known_at)
-    return [_entry(row._mapping) for row in connection.execute(query)]
+    return [log_entry(row._mapping) for row in connection.execute(query)]
 
 
-def _entry(row: Any) -> LogEntry:
+def behind(connection: Connection, namespace: str, seq: int, limit: int) -> list[LogEntry]:
+    """The next entries of a namespace behind a place in its log.
+
+    Places are given under the head's lock, so commit order is seq order, and none is missed.
+    """
+    query = _entries(namespace).where(event_log.c.seq > seq).order_by(event_log.c.seq).limit(limit)
+    return [log_entry(row._mapping) for row in connection.execute(query)]
+
+
+def _entries(namespace: str) -> Select[Any]:
+    same = and_(event_log.c.namespace_id == contents.c.namespace_id, event_log.c.seq == contents.c.seq)
+    query = select(event_log, contents.c.content).join_from(event_log, contents, same, isouter=True)
+    return query.where(event_log.c.namespace_id == namespace)
+
+
+def log_entry(row: Any) -> LogEntry:
+    """An entry from a row of `event_log` with the `content` that is kept of it."""
     made: dict[str, Any] = {name: row[name] for name in LogEntry.model_fields if name in row}
     made |= {
         "recorded_at": instant.to_datetime(row["recorded_at"]),

@@ -4,6 +4,7 @@ command line build. A bad value is refused with its field and what is allowed.""
 from __future__ import annotations
 
 import json
+import math
 import re
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -22,6 +23,7 @@ from pydantic import (
 )
 
 from ebbtide.model import instant
+from ebbtide.model.entry import Embedding
 from ebbtide.model.errors import BadInput
 from ebbtide.model.identity import identifier
 from ebbtide.model.words import (
@@ -37,6 +39,10 @@ from ebbtide.model.words import (
 )
 
 MAX_LINE = 1 << 20
+MAX_DIMENSIONS = 4096
+LENGTHS = (1e-15, 1e15)
+"""How long an embedding may be, as a vector: the squares of its numbers can be summed, also in single precision."""
+
 DEEPEST = 4
 """How far an error follows a field into its members."""
 
@@ -105,9 +111,25 @@ def _json(value: Any) -> Any:
     return value
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+    if not _is_number(value) or not 0 <= value <= 1:
         raise ValueError("must be a number from 0 to 1")
+    return value
+
+
+def _embedding(value: Any) -> Any:
+    """Finite numbers, not all of them zero; their count is that of a model's dimensions."""
+    if not isinstance(value, list | tuple) or not all(_is_number(x) for x in value):
+        raise ValueError("must be a list of numbers")
+    if not 1 <= len(value) <= MAX_DIMENSIONS:
+        raise ValueError(f"has {len(value)} numbers: 1 to {MAX_DIMENSIONS} are taken")
+    shortest, longest = LENGTHS
+    if not all(-longest <= x <= longest for x in value) or not shortest <= math.hypot(*value) <= longest:
+        raise ValueError(f"must be finite and, as a vector, {shortest:g} to {longest:g} long: neither zero nor NaN")
     return value
 
 
@@ -167,6 +189,19 @@ class Belief(Line):
     confidence: Score | None = None
     decay_profile: DecayProfile | None = None
     condition: Condition | None = None
+    embedding: Annotated[tuple[float, ...], BeforeValidator(_embedding)] | None = None
+    embedding_model: Name | None = None
+
+    @property
+    def vector(self) -> Embedding | None:
+        """The embedding with its model's name."""
+        return None if self.embedding is None else Embedding(self.embedding_model or "", self.embedding)
+
+    def content(self) -> dict[str, Any]:
+        """The text by field; of an embedding the hash of its numbers, which stand in a column of their own."""
+        named = {} if self.embedding_model is None else {"embedding_model": self.embedding_model}
+        vector = self.vector
+        return super().content() | ({} if vector is None else {"embedding": vector.digest()} | named)
 
     def _check(self, epistemic: EpistemicType | None, source: SourceType | None) -> None:
         if epistemic == EpistemicType.DEPRECATED:
@@ -175,6 +210,8 @@ class Belief(Line):
             raise FieldError("condition", "is of CONDITIONAL beliefs only: leave it out")
         if source == SourceType.IMPORTED and self.confidence is None:
             raise FieldError("confidence", "is missing: source_type IMPORTED keeps the confidence it came with")
+        if self.embedding_model is not None and self.embedding is None:
+            raise FieldError("embedding_model", "names the model of an embedding, which is missing")
 
 
 class Assert(Belief):
@@ -185,8 +222,7 @@ class Assert(Belief):
     epistemic_type: EpistemicType
     source_type: SourceType
     subject: Name | None = None
-    reasserts_erased: Name | None = None
-    """An erased object whose content this is once more, where the caller wants that on record."""
+    reasserts_erased: Annotated[bool, Field(strict=True)] = False
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

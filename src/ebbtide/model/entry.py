@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,10 +57,23 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Embedding:
+    """What a model made of a text: as many numbers as that model's embeddings have, and its name, empty if unsaid."""
+
+    model: str
+    numbers: tuple[float, ...]
+
+    def digest(self) -> str:
+        """SHA-256 (hex) over the numbers as big-endian doubles: it stands in the content, so the hash covers them."""
+        return hashlib.sha256(struct.pack(f">{len(self.numbers)}d", *self.numbers)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """What a request or a rule decided, before the log gave it a place: the writer turns it into an `Entry`.
 
-    `content` is the text a caller wrote; it goes to `contents`, never into the log.
+    `content` is the text a caller wrote; it goes to `contents`, never into the log. An empty one is kept too, for its
+    nonce, without which a hash of the request could be guessed.
     """
 
     stream_type: StreamType
@@ -78,3 +93,4 @@ class Draft:
     policy_version: str | None = None
     content: Mapping[str, Any] | None = None
     content_key: bytes | None = None
+    embedding: Embedding | None = None

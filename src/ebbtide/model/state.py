@@ -59,7 +59,8 @@ class MemoryState:
     g and a0 at `segment_at`. Time stands still from `stopped_at` on where that is set: pinned, or no longer ACTIVE.
     `due_at` and `due_rule` are the next rule; `exit_at` and `exit_rule` the one by which decay would move the
     object out of ACTIVE, which a warning leaves as it is. A `frozen` object's time goes on at `thaws_at`, where the
-    segment begins, or stands until it is thawed. `fact_at` is when the last fact or transition took effect.
+    segment begins, or stands until it is thawed. `fact_at` is when the last fact or transition took effect, or
+    a changed centrality since: a fact takes effect no earlier.
     """
 
     namespace_id: str

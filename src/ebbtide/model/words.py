@@ -123,6 +123,9 @@ class Task(StrEnum):
     DECAY_RAPID_FAST = "decay_rapid_fast"
     DECAY_MEDIUM = "decay_medium"
     DECAY_SLOW = "decay_slow"
+    CENTRALITY = "centrality"
+    DEDUP = "dedup"
+    SUMMARISE = "summarise"
 
 
 class RunStatus(StrEnum):
@@ -155,6 +158,13 @@ class Expiry(StrEnum):
 
     ARCHIVE = "archive"
     ERASE = "erase"
+
+
+class Resolution(StrEnum):
+    """Why two memories count as one."""
+
+    SAME_CONTENT = "same_content"
+    SIMILAR_EMBEDDING = "similar_embedding"
 
 
 class TombstoneReason(StrEnum):

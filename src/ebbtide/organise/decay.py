@@ -10,7 +10,7 @@ from sqlalchemy import BindParameter, ColumnElement, Text, and_, bindparam, sele
 from ebbtide.decay.maths import decimals9
 from ebbtide.decay.segment import evaluate
 from ebbtide.model.words import DecayProfile, LifecycleState, OpType, Task
-from ebbtide.project.passes import AS_OF, Chunk, Columns, Staged, staged
+from ebbtide.project.passes import AS_OF, SCORED, Chunk, Columns, Staged, staged
 from ebbtide.project.scope import IN_SCOPE, Scope, with_policy
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import memory_state, policy_profiles
@@ -92,17 +92,5 @@ def _applied(columns: Columns) -> Mapping[str, Any]:
     return {
         "op_type": OpType.DECAY_APPLIED.value,
         "effective_at": AS_OF,
-        **{name: columns[name] for name in APPLIED},
+        **{name: columns[name] for name in SCORED},
     }
-
-
-APPLIED = (
-    "salience",
-    "confidence",
-    "salience_delta",
-    "confidence_delta",
-    "decay_profile",
-    "policy_id",
-    "policy_version",
-)
-"""The columns of DECAY_APPLIED that say what was applied, and what it left."""

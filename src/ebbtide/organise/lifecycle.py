@@ -29,8 +29,7 @@ from ebbtide.decay.rules import FAR, leaves_for, next_due
 from ebbtide.decay.segment import evaluate, parts, salience
 from ebbtide.model.state import BITS
 from ebbtide.model.words import LifecycleState, OpType, Rule
-from ebbtide.organise.decay import APPLIED
-from ebbtide.project.passes import AS_OF, ORGANISER, Chunk, Columns, Staged, json_of, quoted, staged, whole
+from ebbtide.project.passes import AS_OF, ORGANISER, SCORED, Chunk, Columns, Staged, json_of, quoted, staged, whole
 from ebbtide.project.scope import IN_SCOPE, Scope, with_policy
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import memory_state, policy_profiles
@@ -153,7 +152,7 @@ def _applied(db: Database) -> Any:
         return {
             "op_type": OpType.DECAY_APPLIED.value,
             "effective_at": columns.due_at,
-            **{name: columns[name] for name in APPLIED},
+            **{name: columns[name] for name in SCORED},
             "payload": json_of(
                 thresholds_triggered=literal("[", Text).concat(quoted(columns.due_rule)).concat("]"),
                 threshold=db.decimal(columns.threshold),

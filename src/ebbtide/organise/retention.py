@@ -1,7 +1,8 @@
 """The retention pass: a standard TOMBSTONE for every object and event whose time to live has ended.
 
 Expired at an instant, not on a day: the first whole second at or after clock + ttl, in whatever state the object is,
-unless it is pinned or held. `archive` keeps the content, `erase` removes it in the same transaction.
+unless it is pinned or held. `archive` keeps the content, `erase` removes it in the same transaction, and with it the
+evidence that serves nothing else and every summary made from any of it; what a held summary was made from waits.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ebbtide.project import tombstone
 from ebbtide.project.passes import AS_OF, NAMESPACE, Chunk
 from ebbtide.project.scope import IN_SCOPE, Scope
 from ebbtide.project.shelf import Shelf
+from ebbtide.project.summaries import SINCE, kept_by_hold, made_from_erased
 from ebbtide.project.tombstone import Verdict
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import event_state, memory_objects, memory_state
@@ -51,10 +53,13 @@ def retention(
     if scope.last and rules:
         statements = db.once(f"expired events {policy.digest()}", partial(_events, db, policy, rules))
         expired += chunk.write(statements, given)
-    if expired:
-        unused = db.once("expired evidence", partial(_unused_evidence, db))
-        expired += chunk.write(unused, given | {_POLICY_REF.key: policy.name})
-        tombstone.erase_contents(db, connection, chunk.namespace, tombstone.gone(db))
+    # What waited for a hold alone goes with the last chunk, once that was released.
+    waiting = scope.last and any(rule.action == Expiry.ERASE for rule in policy.params.retention)
+    if expired or waiting:
+        given |= {_POLICY_REF.key: policy.name, SINCE.key: chunk.head.last_seq + 1}
+        expired += chunk.write(db.once("expired evidence", partial(_unused_evidence, db)), given)
+        expired += chunk.write(db.once("expired summaries", partial(_summaries, db)), given)
+        tombstone.erase_contents(connection, chunk.namespace, tombstone.of_erased(db))
     return {"examined": scope.objects, "expired": expired}
 
 
@@ -72,13 +77,31 @@ def _objects(db: Database, policy: Policy) -> Any:
         action=facts.on_expiry(SQL, policy.params.retention, memory_objects.c),
         policy_ref=literal(policy.name),
     )
-    return tombstone.objects(db, f"pass_expired_{policy.digest()[:16]}", and_(IN_SCOPE, EXPIRED, under), verdict)
+    which = and_(IN_SCOPE, EXPIRED, under, _unkept(verdict.action, memory_state.c.object_id))
+    return tombstone.objects(db, f"pass_expired_{policy.digest()[:16]}", which, verdict)
+
+
+def _unkept(action: Any, id_: Any) -> ColumnElement[bool]:
+    """Whether nothing stands against an expiry: an erasure waits for holds on the summaries it would erase."""
+    return or_(action != Expiry.ERASE.value, ~kept_by_hold(id_))
+
+
+def _summaries(db: Database) -> Any:
+    """Summaries of what is erased now."""
+    at = SQL.greatest(memory_state.c.fact_at, AS_OF)
+    verdict = Verdict(at=at, action=literal(Expiry.ERASE.value), policy_ref=_POLICY_REF)
+    return tombstone.objects(db, "pass_expired_summaries", made_from_erased(), verdict)
 
 
 def _unused_evidence(db: Database) -> Any:
     """Events that were evidence of nothing but what is erased now."""
     columns = event_state.c
-    unused = and_(columns.namespace_id == NAMESPACE, columns.erased_at.is_(None), tombstone.serves_no_other())
+    unused = and_(
+        columns.namespace_id == NAMESPACE,
+        columns.erased_at.is_(None),
+        tombstone.serves_no_other(),
+        ~kept_by_hold(columns.event_id),
+    )
     verdict = Verdict(at=AS_OF, action=literal(Expiry.ERASE.value), policy_ref=_POLICY_REF)
     return tombstone.events(db, "pass_unused_evidence", unused, verdict)
 
@@ -101,6 +124,7 @@ def _events(db: Database, policy: Policy, rules: list[RetentionRule]) -> Any:
         columns.tombstoned_at.is_(None),
         or_(*(speaks for speaks, _, _ in arms)),
         ends <= AS_OF,
+        _unkept(action, columns.event_id),
     )
     verdict = Verdict(at=ends, action=action, policy_ref=literal(policy.name))
     return tombstone.events(db, f"pass_expired_events_{policy.digest()[:16]}", due, verdict)

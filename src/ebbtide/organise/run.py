@@ -6,8 +6,9 @@ with its last chunk. Killed anywhere, a run goes on behind its last committed ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -15,17 +16,22 @@ from uuid import UUID
 from sqlalchemy import Connection, RowMapping, case, func, insert, select, update
 
 from ebbtide.log.head import Head, lock
+from ebbtide.model.entry import Draft
 from ebbtide.model.errors import NotFound
 from ebbtide.model.identity import uuid8
 from ebbtide.model.words import OpType, RunStatus, Task
+from ebbtide.organise.centrality import CENTRAL, centrality
 from ebbtide.organise.decay import SUBJECT_TO_DECAY, decay, parameters
+from ebbtide.organise.dedup import SUBJECT_TO_DEDUP, dedup
 from ebbtide.organise.lifecycle import DUE, lifecycle
 from ebbtide.organise.retention import EXPIRED, retention
+from ebbtide.organise.summarise import WINDOWS, Summariser, Summary, summarised, windows, written
 from ebbtide.policy.document import Policy
 from ebbtide.policy.schedule import newest_start, starts_between
-from ebbtide.project.passes import AS_OF, Chunk
+from ebbtide.project.passes import AS_OF, ORGANISER, Chunk
 from ebbtide.project.scope import CHUNK, Scope, next_scope
 from ebbtide.project.shelf import Shelf
+from ebbtide.project.writer import Writer
 from ebbtide.store.database import Database
 from ebbtide.store.tables import namespaces, organiser_runs
 
@@ -60,10 +66,12 @@ class Run:
 class Ledger:
     """What was run in a namespace: per task its interval (µs), its newest slot, and slots begun but not finished.
 
+    `scheduled` are the tasks that run by themselves under its policy.
     `began` is the earliest instant anything in the namespace took effect: slots before it are none.
     """
 
     intervals: Mapping[Task, int]
+    scheduled: tuple[Task, ...]
     last: dict[Task, int]
     unfinished: dict[Task, int]
     began: int
@@ -104,6 +112,8 @@ class Organiser:
 
     `transaction` begins each chunk's transaction (a dry run hands in one that never commits); `clock` tells the
     instant entries are recorded at; `stopping` is asked between chunks, and a run told to stop goes on next time.
+    `summariser` gives the summariser under a policy; with none, windows are counted only. While one runs, the
+    connection is `released`, which may leave another one in its place.
     """
 
     db: Database
@@ -112,9 +122,17 @@ class Organiser:
     transaction: Callable[[], AbstractContextManager[Any]]
     chunk_size: int = CHUNK
     stopping: Callable[[], bool] = field(default=lambda: False)
+    entropy: Callable[[int], bytes] = secrets.token_bytes
+    summariser: Callable[[Policy], Summariser] | None = None
+    released: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def __post_init__(self) -> None:
         self._shelf = Shelf(self.connection)
+
+    def use(self, connection: Connection) -> None:
+        """Goes on, on another connection."""
+        self.connection, self.transaction = connection, connection.begin
+        self._shelf = Shelf(connection)
 
     def namespaces(self) -> list[str]:
         """All namespaces that anything happened in, by name."""
@@ -148,6 +166,7 @@ class Organiser:
             ).all()
         return Ledger(
             {task: policy.interval(task) for task in Task},
+            policy.scheduled(),
             {Task(task): last for task, last, _ in rows},
             {Task(task): open_slot for task, _, open_slot in rows if open_slot is not None},
             head.began_at,
@@ -155,17 +174,21 @@ class Organiser:
 
     def run(self, namespace: str, task: Task, start: int) -> Run | None:
         """Runs a slot to its end; None where it was done before, or the organiser was told to stop."""
+        chunk = self._one_chunk_of_windows if task == Task.SUMMARISE else self._one_chunk
         while not self.stopping():
-            with self.transaction():
-                finished, run = self._one_chunk(namespace, task, start)
+            finished, run = chunk(namespace, task, start)
             if finished:
                 return run
         return None
 
     def _one_chunk(self, namespace: str, task: Task, start: int) -> tuple[bool, Run | None]:
+        with self.transaction():
+            return self._chunk(namespace, task, start)
+
+    def _chunk(self, namespace: str, task: Task, start: int) -> tuple[bool, Run | None]:
         head = lock(self.db, self.connection, namespace)
         assert head is not None, "namespaces are never removed"
-        now = self.clock()
+        now = max(self.clock(), head.last_recorded_at)
         slot = self._claim(head, task, start, now)
         if slot["status"] != RunStatus.RUNNING:
             return True, None
@@ -175,27 +198,94 @@ class Organiser:
             counts = retention(self.db, self.connection, chunk, scope, self._policy(head), start)
         elif task == Task.LIFECYCLE:
             counts = lifecycle(self.db, self.connection, chunk, scope, start)
+        elif task == Task.CENTRALITY:
+            counts = centrality(self.db, self.connection, chunk, scope, self._shelf, start)
+        elif task == Task.DEDUP:
+            counts = dedup(self.db, self.connection, chunk, scope, self._policy(head), start)
         else:
             counts = decay(self.db, chunk, scope, task, start)
-        total = {name: slot[name] + counts.get(name, 0) for name in COUNTS}
-        total["entries"] = slot["entries"] + chunk.entries
-        status = RunStatus.RUNNING
-        if scope.last:
-            status = RunStatus.DONE if total["entries"] else RunStatus.NOTHING_DUE
-        chunk.note(OpType.ORGANISER_RUN, _report(slot, scope, status, counts), effective_at=start)
+        counts = counts | {"entries": chunk.entries}
+        run = _moved_on(slot, scope, counts)
+        chunk.note(OpType.ORGANISER_RUN, _report(slot, scope, run.status, counts), effective_at=start)
         chunk.close()
+        self._keep(run, scope, now)
+        return scope.last, run
+
+    def _one_chunk_of_windows(self, namespace: str, task: Task, start: int) -> tuple[bool, Run | None]:
+        """Reads windows, lets them be summarised with no transaction open, and writes what came of them."""
+        with self.transaction():
+            head = lock(self.db, self.connection, namespace)
+            assert head is not None, "namespaces are never removed"
+            # The slot is claimed with its first entry: what stands in the ledger without one would be in no log.
+            columns = organiser_runs.c
+            query = select(columns.status, columns.after_object).where(_slot(namespace, task, start))
+            slot = self.connection.execute(query).first()
+            if slot is not None and slot.status != RunStatus.RUNNING:
+                return True, None
+            policy, after = self._policy(head), None if slot is None else slot.after_object
+            found = windows(self.db, self.connection, namespace, policy.params.summarise, start, after)
+        if self.summariser is None or not found:
+            summaries = [Summary(window, None, "rehearsed") for window in found]
+        else:
+            with self.released():
+                summaries = summarised(found, self.summariser(policy), self.stopping)
+        last = len(found) < WINDOWS and len(summaries) == len(found)
+        scope = Scope(namespace, after, None if last else summaries[-1].window.summary, len(summaries))
+        with self.transaction():
+            return self._write_summaries(task, start, scope, summaries)
+
+    def _write_summaries(
+        self, task: Task, start: int, scope: Scope, summaries: Sequence[Summary]
+    ) -> tuple[bool, Run | None]:
+        writer = Writer(self.db, self.connection, scope.namespace, now=self.clock(), entropy=self.entropy)
+        slot = self._claim(writer.head, task, start, writer.recorded_at)
+        if (slot["status"], slot["after_object"]) != (RunStatus.RUNNING, scope.after):
+            return False, None  # Another organiser did this part meanwhile: what comes next is looked up anew.
+        policy = self._policy(writer.head)
+        terms = self._shelf.terms(scope.namespace, policy.id, policy.version)
+        left_out = written(self.db, self.connection, writer, terms, summaries, start)
+        counts = {"examined": scope.objects, "entries": 2 * (len(summaries) - len(left_out))}
+        run = _moved_on(slot, scope, counts)
+        report = _report(slot, scope, run.status, counts)
+        if left_out:
+            report["not_summarised"] = [one.window.told() | {"why": one.why} for one in left_out]
+        stream_type, stream_id = writer.own_stream()
+        writer.append(
+            Draft(
+                stream_type=stream_type,
+                stream_id=stream_id,
+                op_type=OpType.ORGANISER_RUN,
+                effective_at=start,
+                actor_id=ORGANISER.id,
+                actor_type=ORGANISER.type,
+                payload=report,
+                fact=False,
+                policy_id=policy.id,
+                policy_version=policy.version,
+            )
+        )
+        writer.flush()
+        self._keep(run, scope, writer.recorded_at)
+        return scope.last, run
+
+    def _keep(self, run: Run, scope: Scope, now: int) -> None:
+        """Moves the slot's row on."""
+        counts = {name: getattr(run, name) for name in (*COUNTS, "entries")}
         self.connection.execute(
             update(organiser_runs)
-            .where(_slot(namespace, task, start))
-            .values(status=status.value, after_object=scope.to, finished_at=now if scope.last else None, **total)
+            .where(_slot(run.namespace_id, run.task, run.as_of))
+            .values(status=str(run.status), after_object=scope.to, finished_at=now if scope.last else None, **counts)
         )
-        return scope.last, Run(slot["run_id"], task, namespace, start, status, **total)
 
     def _scope(self, namespace: str, task: Task, start: int, after: UUID | None) -> Scope:
         if task == Task.RETENTION:
             which, given, name = EXPIRED, {AS_OF.key: start}, "expired"
         elif task == Task.LIFECYCLE:
             which, given, name = DUE, {AS_OF.key: start}, "due"
+        elif task == Task.CENTRALITY:
+            which, given, name = CENTRAL, {AS_OF.key: start}, "central"
+        elif task == Task.DEDUP:
+            which, given, name = SUBJECT_TO_DEDUP, {AS_OF.key: start}, "subject to dedup"
         else:
             which, given, name = SUBJECT_TO_DECAY, parameters(task, start), "subject to decay"
         return next_scope(self.db, self.connection, namespace, after, which, given, name=name, size=self.chunk_size)
@@ -243,22 +333,32 @@ class Organiser:
         return self._shelf.terms(head.namespace_id, head.policy_id, head.policy_version).policy
 
 
-def _slot(namespace: str, task: Task, start: int) -> Any:
+def _moved_on(slot: Mapping[str, Any], scope: Scope, counts: Mapping[str, int]) -> Run:
+    """What a slot has come to with another chunk."""
+    total = {name: slot[name] + counts.get(name, 0) for name in (*COUNTS, "entries")}
+    status = RunStatus.RUNNING
+    if scope.last:
+        status = RunStatus.DONE if total["entries"] else RunStatus.NOTHING_DUE
+    return Run(slot["run_id"], slot["task"], slot["namespace_id"], slot["slot"], status, **total)
+
+
+def _slot(namespace: str, task: str, start: int) -> Any:
     return (
         (organiser_runs.c.namespace_id == namespace)
-        & (organiser_runs.c.task == task.value)
+        & (organiser_runs.c.task == task)
         & (organiser_runs.c.slot == start)
     )
 
 
-def _report(slot: Mapping[str, Any], scope: Scope, status: RunStatus, counts: Mapping[str, int]) -> dict[str, Any]:
+def _report(slot: Mapping[str, Any], scope: Scope, status: str, counts: Mapping[str, int]) -> dict[str, Any]:
     """What ORGANISER_RUN says: which run, which range of objects, as of when, and what it came to."""
     return {
         "run_id": str(slot["run_id"]),
         "task": slot["task"],
         "slot": slot["slot"],
         "as_of": slot["as_of"],
+        "missed": slot["missed"],
         **scope.bounds(),
         "status": status,
-        **{name: counts.get(name, 0) for name in COUNTS},
+        **{name: counts.get(name, 0) for name in (*COUNTS, "entries")},
     }

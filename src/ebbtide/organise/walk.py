@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ebbtide.model.words import Task
 from ebbtide.organise.run import Ledger, Organiser, Run
 from ebbtide.policy.schedule import newest_start
 
@@ -29,7 +28,7 @@ class Walker:
             self._ledgers[namespace] = self._organiser.ledger(namespace)
         ledger = self._ledgers[namespace]
         runs = []
-        for start, task in ledger.due(Task, at):
+        for start, task in ledger.due(ledger.scheduled, at):
             runs.append(self._organiser.run(namespace, task, start))
             ledger.last[task] = max(start, ledger.last.get(task, start))
             ledger.unfinished.pop(task, None)

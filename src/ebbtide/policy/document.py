@@ -198,6 +198,12 @@ class Reinforcement(_Strict):
         return {**cls.model_fields[info.field_name].default, **given}
 
 
+class Dedup(_Strict):
+    """When a memory is another one's rewording: from what cosine of their embeddings on."""
+
+    cosine: Annotated[float, _number(0.5, 1)] = 0.95
+
+
 class Rank(_Strict):
     """How `rank` combines a caller's similarity with effective salience."""
 
@@ -205,6 +211,21 @@ class Rank(_Strict):
     alpha: Unit = 0.5
     beta: Unit = 0.5
     recency_base_per_hour: Annotated[float, _number(0.001, 1)] = 1.0
+
+
+class Centrality(_Strict):
+    """What being referred to by others adds to salience: κ = weight · in-degree / largest in-degree."""
+
+    weight: Unit = 0.05
+
+
+class Summarise(_Strict):
+    """Which event windows are summarised by themselves: of a stream and subject, spans of so many hours in UTC."""
+
+    enabled: Annotated[bool, Field(strict=True)] = False
+    window_hours: Annotated[int, _number(1, 8766, whole=True)] = 24
+    min_events: Annotated[int, _number(1, 1_000_000, whole=True)] = 5
+    max_sentences: Annotated[int, _number(1, 1000, whole=True)] = 5
 
 
 _HOURS = instant.HOUR
@@ -245,7 +266,10 @@ class Params(_Strict):
     guard: Guard = Guard()
     retention: tuple[RetentionRule, ...] = ()
     reinforcement: Reinforcement = Reinforcement()
+    dedup: Dedup = Dedup()
     rank: Rank = Rank()
+    centrality: Centrality = Centrality()
+    summarise: Summarise = Summarise()
 
     @model_validator(mode="before")
     @classmethod
@@ -325,6 +349,10 @@ class Policy(_Strict):
         if epistemic == EpistemicType.CONDITIONAL and condition == Condition.UNKNOWN:
             return self.params.conditional_while_unknown
         return self.params.mapping[epistemic]
+
+    def scheduled(self) -> tuple[Task, ...]:
+        """The tasks that run by themselves; the others only where they are named."""
+        return tuple(task for task in Task if task != Task.SUMMARISE or self.params.summarise.enabled)
 
     def interval(self, task: Task) -> int:
         """Microseconds between two starts of a task."""

@@ -21,6 +21,8 @@ def apply(state: MemoryState | None, entry: Entry) -> MemoryState:
     changes: dict[str, Any] = {"version": entry.version, "head_hash": entry.hash}
     if entry.fact_version is not None:
         changes |= {"fact_version": entry.fact_version, "fact_at": entry.effective_at}
+    if entry.op_type == OpType.CENTRALITY_BOOST:
+        changes["fact_at"] = entry.effective_at
     if entry.lifecycle_state is not None:
         changes["lifecycle_state"] = LifecycleState(entry.lifecycle_state)
     if entry.salience is not None:

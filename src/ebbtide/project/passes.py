@@ -15,9 +15,11 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     BindParameter,
+    Boolean,
     Column,
     ColumnElement,
     Connection,
+    Double,
     Insert,
     MetaData,
     Select,
@@ -25,7 +27,9 @@ from sqlalchemy import (
     Table,
     Text,
     Update,
+    Uuid,
     bindparam,
+    case,
     cast,
     func,
     insert,
@@ -53,6 +57,17 @@ Columns = Any
 
 Plan = Callable[[Columns], Mapping[str, Any]]
 """What one entry of each staged row holds: expressions by column of `event_log`, over the staged columns."""
+
+SCORED = (
+    "salience",
+    "confidence",
+    "salience_delta",
+    "confidence_delta",
+    "decay_profile",
+    "policy_id",
+    "policy_version",
+)
+"""The columns of an entry that say which scores it left, and what they follow from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,3 +303,17 @@ def quoted(value: Any) -> ColumnElement[str]:
 def whole(value: Any) -> ColumnElement[str]:
     """An integer as a JSON text; null stays null."""
     return cast(value, Text)
+
+
+def state_json(db: Database, values: Mapping[str, Any]) -> ColumnElement[str]:
+    """State columns as a JSON object, each by its type."""
+    return json_of(**{name: _member(db, name, value) for name, value in values.items()})
+
+
+def _member(db: Database, name: str, value: Any) -> ColumnElement[str]:
+    kind = memory_state.c[name].type
+    if isinstance(kind, Boolean):
+        return case((value, "true"), else_="false")
+    if isinstance(kind, Double):
+        return cast(value, Text) if name in ("stability", "difficulty") else db.decimal(value)
+    return quoted(cast(value, Text)) if isinstance(kind, Text | Uuid) else whole(value)

@@ -57,6 +57,7 @@ def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = Non
     marks = {
         "any": func.max(log.version),
         "fact": last(log.fact_version.isnot(None)),
+        "begun": last(or_(log.fact_version.isnot(None), log.op_type == OpType.CENTRALITY_BOOST.value)),
         "state": last(log.lifecycle_state.isnot(None)),
         "score": last(log.salience.isnot(None)),
         "decay": last(log.op_type == OpType.DECAY_APPLIED.value),
@@ -69,50 +70,51 @@ def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = Non
         .subquery()
     )
 
-    def picked(mark: str, value: Any) -> Any:
-        return func.max(case((log.version == heads.c[f"at_{mark}"], value)), type_=value.type)
-
-    chosen = (
+    # A document is read before the aggregate: to carry whole documents through it takes memory by the gigabyte.
+    entries = db.fence(
         select(
-            log.stream_id.label("object_id"),
-            picked("any", log.version).label("version"),
-            picked("any", db.hex(log.hash)).label("head"),
-            picked("fact", log.fact_version).label("fact_version"),
-            picked("fact", log.effective_at).label("fact_at"),
-            picked("state", log.lifecycle_state).label("lifecycle_state"),
-            picked("score", log.salience).label("salience"),
-            picked("score", log.confidence).label("confidence"),
-            picked("decay", log.effective_at).label("decayed_at"),
-            *(picked(group, log.after).label(group) for group in GROUPS),
+            log.stream_id,
+            log.version,
+            log.hash,
+            log.fact_version,
+            log.effective_at,
+            log.lifecycle_state,
+            log.salience,
+            log.confidence,
+            db.json(log.after).label("document"),
+            *(heads.c[f"at_{mark}"] for mark in marks),
         )
         .join_from(event_log, heads, log.stream_id == heads.c.stream_id)
         .where(*mine, or_(*(log.version == heads.c[f"at_{mark}"] for mark in marks)))
-        .group_by(log.stream_id)
-        .subquery()
-    )
-    plain = (
-        "object_id",
-        "version",
-        "head",
-        "fact_version",
-        "fact_at",
-        "lifecycle_state",
-        "salience",
-        "confidence",
-        "decayed_at",
-    )
-    parsed = db.fence(
-        select(*(chosen.c[name] for name in plain), *(db.json(chosen.c[group]).label(group) for group in GROUPS))
     ).c
+
+    def picked(mark: str, value: Any) -> Any:
+        return func.max(case((entries.version == entries[f"at_{mark}"], value)), type_=value.type)
+
+    chosen = db.fence(
+        select(
+            entries.stream_id.label("object_id"),
+            picked("any", entries.version).label("version"),
+            picked("any", db.hex(entries.hash)).label("head"),
+            picked("fact", entries.fact_version).label("fact_version"),
+            picked("begun", entries.effective_at).label("fact_at"),
+            picked("state", entries.lifecycle_state).label("lifecycle_state"),
+            picked("score", entries.salience).label("salience"),
+            picked("score", entries.confidence).label("confidence"),
+            picked("decay", entries.effective_at).label("decayed_at"),
+            *(
+                picked(group, db.member(entries.document, group, name)).label(name)
+                for group, names in GROUPS.items()
+                for name in names
+            ),
+        ).group_by(entries.stream_id)
+    ).c
+    plain = ("object_id", "version", "fact_version", "fact_at", "lifecycle_state", "salience", "confidence")
     return select(
         literal(namespace, Text).label("namespace_id"),
-        *(parsed[name] for name in plain if name != "head"),
-        db.unhex(parsed.head).label("head_hash"),
-        *(
-            _read(db.member(parsed[group], group, name), name).label(name)
-            for group, names in GROUPS.items()
-            for name in names
-        ),
+        *(chosen[name] for name in (*plain, "decayed_at")),
+        db.unhex(chosen.head).label("head_hash"),
+        *(_read(chosen[name], name).label(name) for names in GROUPS.values() for name in names),
     )
 
 

@@ -20,11 +20,13 @@ _TO: BindParameter[UUID] = bindparam("pass_to", type_=Uuid)
 _SIZE: BindParameter[int] = bindparam("pass_size", type_=Integer)
 _FIRST, _LAST = UUID(int=0), UUID(int=(1 << 128) - 1)
 
-IN_SCOPE = and_(
-    memory_state.c.namespace_id == NAMESPACE,
-    memory_state.c.object_id > _AFTER,
-    memory_state.c.object_id <= _TO,
-)
+
+def in_range(object_id: Any) -> Any:
+    """The condition under which an object's id, of the chunk's namespace, is in the chunk."""
+    return and_(object_id > _AFTER, object_id <= _TO)
+
+
+IN_SCOPE = and_(memory_state.c.namespace_id == NAMESPACE, in_range(memory_state.c.object_id))
 """The condition under which a row of the state is in the chunk."""
 
 

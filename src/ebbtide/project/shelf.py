@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 from sqlalchemy import Connection, select
 from sqlalchemy.dialects.postgresql import insert as insert_or_skip
@@ -15,6 +16,13 @@ from ebbtide.store.tables import policies, policy_profiles
 
 STORE_WIDE = ""
 """The namespace under which a policy version is registered for all; no caller's namespace is empty."""
+
+
+def profile_rows(namespace: str, terms: Terms) -> list[dict[str, Any]]:
+    """The rows of `policy_profiles` of a policy version, as a namespace has it."""
+    policy = terms.policy
+    key = {"namespace_id": namespace, "policy_id": policy.id, "policy_version": policy.version}
+    return [{**key, "decay_profile": name, **asdict(numbers)} for name, numbers in terms.by_profile.items()]
 
 
 class Shelf:
@@ -57,10 +65,7 @@ class Shelf:
                 insert_or_skip(policies).on_conflict_do_nothing(),
                 {**key, "document": policy.canonical(), "registered_at": now},
             )
-            profiles = [
-                {**key, "decay_profile": name, **asdict(numbers)}
-                for name, numbers in Terms.of(policy).by_profile.items()
-            ]
+            profiles = profile_rows(namespace, Terms.of(policy))
             self._connection.execute(insert_or_skip(policy_profiles).on_conflict_do_nothing(), profiles)
         found = known or self.find(namespace, policy.id, policy.version)
         if found != policy:

@@ -13,14 +13,12 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     BindParameter,
-    Boolean,
     ColumnElement,
     Connection,
     Double,
     LargeBinary,
     SmallInteger,
     Text,
-    Uuid,
     and_,
     bindparam,
     case,
@@ -37,8 +35,18 @@ from ebbtide.decay.maths import decimals9
 from ebbtide.decay.segment import evaluate
 from ebbtide.log.canonical import SEPARATOR
 from ebbtide.model.state import BITS, GROUPS
-from ebbtide.model.words import Expiry, LifecycleState, OpType, StreamType
-from ebbtide.project.passes import NAMESPACE, Columns, Staged, json_members, json_of, quoted, staged, whole
+from ebbtide.model.words import Expiry, LifecycleState, ObjectType, OpType, StreamType
+from ebbtide.project.passes import (
+    NAMESPACE,
+    Columns,
+    Staged,
+    json_members,
+    json_of,
+    quoted,
+    staged,
+    state_json,
+    whole,
+)
 from ebbtide.project.scope import with_policy
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import (
@@ -152,9 +160,11 @@ def _object(db: Database) -> Any:
             "policy_id": columns.policy_id,
             "policy_version": columns.policy_version,
             "carries": literal(BITS["due"] | BITS["flags"], SmallInteger),
-            "payload": _payload(db, columns, "memory_object", before=_json(db, before), after=_json(db, after)),
+            "payload": _payload(
+                db, columns, "memory_object", before=state_json(db, before), after=state_json(db, after)
+            ),
             "after": json_of(
-                **{group: _json(db, {name: after[name] for name in GROUPS[group]}) for group in ("due", "flags")}
+                **{group: state_json(db, {name: after[name] for name in GROUPS[group]}) for group in ("due", "flags")}
             ),
         }
 
@@ -173,20 +183,6 @@ def _payload(db: Database, columns: Columns, target_type: str, **states: Any) ->
         tombstone_ts=quoted(_TIMESTAMP),
         record=func.concat("{", record, ",", json_members(checksum=quoted(checksum)), "}", type_=Text),
     )
-
-
-def _json(db: Database, values: Mapping[str, Any]) -> ColumnElement[str]:
-    """State columns as a JSON object, each by its type."""
-    return json_of(**{name: _member(db, name, value) for name, value in values.items()})
-
-
-def _member(db: Database, name: str, value: Any) -> ColumnElement[str]:
-    kind = memory_state.c[name].type
-    if isinstance(kind, Boolean):
-        return case((value, "true"), else_="false")
-    if isinstance(kind, Double):
-        return cast(value, Text) if name in ("stability", "difficulty") else db.decimal(value)
-    return quoted(cast(value, Text)) if isinstance(kind, Text | Uuid) else whole(value)
 
 
 def events(db: Database, name: str, which: Any, verdict: Verdict) -> Staged:
@@ -230,24 +226,29 @@ def events(db: Database, name: str, which: Any, verdict: Verdict) -> Staged:
 
 
 def serves_no_other() -> ColumnElement[bool]:
-    """Whether an event is evidence of objects, all of which are erased."""
-    link, s, e = evidence_links.c, memory_state.c, event_state.c
-    linked = and_(link.namespace_id == e.namespace_id, link.evidence_id == e.event_id)
-    kept = exists(
+    """Whether an event is evidence of objects, all of which are erased; being summarised is no use of it."""
+    link, s, o, e = evidence_links.c, memory_state.c, memory_objects.c, event_state.c
+    users = (
         select(link.object_id)
         .join_from(
             evidence_links, memory_state, and_(link.namespace_id == s.namespace_id, link.object_id == s.object_id)
         )
-        .where(linked, s.erased_at.is_(None))
+        .join(memory_objects, and_(link.namespace_id == o.namespace_id, link.object_id == o.object_id))
+        .where(
+            link.namespace_id == e.namespace_id,
+            link.evidence_id == e.event_id,
+            o.object_type != ObjectType.SUMMARY.value,
+        )
     )
-    return and_(exists(select(link.object_id).where(linked)), ~kept)
+    return and_(exists(users), ~exists(users.where(s.erased_at.is_(None))))
 
 
-def gone(db: Database, *, subject: str | None = None, everything: bool = False) -> ColumnElement[bool]:
-    """Which rows of `contents` an erasure takes, once its tombstones are written.
+def of_erased(db: Database, *, subject: str | None = None, everything: bool = False) -> ColumnElement[bool]:
+    """Which contents, by `contents`, are of erased objects and events of the pass's namespace.
 
-    Every content of an erased object's entries, each erased event's, what was written of an edge at an erased object,
-    what was written of a `subject` in the namespace's own stream, and with `everything` all of the namespace's.
+    That is every content of every entry in an erased object's stream, each erased event's, what was written of an
+    edge at an erased object, what was written of a `subject` in the namespace's own stream, and with `everything` all
+    of the namespace's.
     """
     mine = contents.c.namespace_id == NAMESPACE
     if everything:
@@ -266,9 +267,9 @@ def gone(db: Database, *, subject: str | None = None, everything: bool = False) 
         .where(log.namespace_id == NAMESPACE, log.content_hash.isnot(None), s.erased_at.isnot(None))
         for end in (edge.source_id, edge.target_id)
     )
-    taken = [of_objects, of_events, *of_edges]
+    gone = [of_objects, of_events, *of_edges]
     if subject is not None:
-        taken.append(
+        gone.append(
             select(log.seq).where(
                 log.namespace_id == NAMESPACE,
                 log.stream_type == StreamType.NAMESPACE.value,
@@ -276,11 +277,11 @@ def gone(db: Database, *, subject: str | None = None, everything: bool = False) 
                 db.member(db.json(log.payload), "subject") == subject,
             )
         )
-    return and_(mine, contents.c.seq.in_(union(*taken)))
+    return and_(mine, contents.c.seq.in_(union(*gone)))
 
 
-def erase_contents(db: Database, connection: Connection, namespace: str, which: ColumnElement[bool]) -> int:
-    """Deletes what callers wrote, `gone` says of what, in the caller's transaction; the rows deleted."""
+def erase_contents(connection: Connection, namespace: str, which: ColumnElement[bool]) -> int:
+    """Deletes what callers wrote of what is erased, as `of_erased` says, in the caller's transaction; the rows."""
     statement = delete(contents).where(which)
     done = connection.execute(statement, {NAMESPACE.key: namespace}, execution_options={"preserve_rowcount": True})
     return int(done.rowcount)

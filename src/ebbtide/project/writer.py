@@ -18,15 +18,17 @@ from sqlalchemy import Connection, select
 
 from ebbtide.decay.maths import rounded
 from ebbtide.log.batches import root_of
-from ebbtide.log.canonical import hash_of
+from ebbtide.log.canonical import NONCE, hash_of
 from ebbtide.log.head import Head, close_batch, lock_or_create
 from ebbtide.model.entry import Draft, Entry
 from ebbtide.model.identity import id_of_entry, id_of_namespace
 from ebbtide.model.state import BITS, OBJECT_COLUMNS, STATE_COLUMNS, MemoryState
 from ebbtide.model.words import LifecycleState, OpType, StreamType
+from ebbtide.project.aliases import resolved
 from ebbtide.project.fold import apply
 from ebbtide.store.database import Database
 from ebbtide.store.tables import (
+    aliases,
     contents,
     edges,
     entities,
@@ -39,8 +41,6 @@ from ebbtide.store.tables import (
     suppressions,
 )
 
-NONCE = 16
-
 
 def as_json(value: Any) -> str:
     """JSON as the log keeps it: no spaces, keys in the order given, no escapes but those that are needed."""
@@ -50,6 +50,11 @@ def as_json(value: Any) -> str:
 def content_hash(nonce: bytes, content: str) -> bytes:
     """SHA-256(nonce ‖ content): says nothing about the content once the nonce is erased."""
     return hashlib.sha256(nonce + content.encode()).digest()
+
+
+def value_digest(value: Any) -> bytes:
+    """SHA-256 over a value as sorted JSON: by this the same content is known again, as long as it is kept."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,8 @@ class Writer:
         self._entities: dict[UUID, dict[str, Any] | None] = {}
         self._touched_entities: dict[UUID, None] = {}
         self._edges: list[dict[str, Any]] = []
+        self._aliases: dict[UUID, UUID | None] = {}
+        self._new_aliases: list[dict[str, Any]] = []
 
     # What is there
 
@@ -112,23 +119,37 @@ class Writer:
         wanted = [object_id for object_id in dict.fromkeys(objects) if object_id not in self._states]
         if not wanted:
             return
-        query = (
-            select(memory_state, *(memory_objects.c[name] for name in OBJECT_COLUMNS[2:]))
-            .join_from(
-                memory_state,
-                memory_objects,
-                (memory_state.c.namespace_id == memory_objects.c.namespace_id)
-                & (memory_state.c.object_id == memory_objects.c.object_id),
-            )
-            .where(
-                memory_state.c.namespace_id == self.namespace,
-                self._db.among(memory_state.c.object_id, wanted),
-            )
+        # Each table by itself first: DuckDB would join all of both.
+        state, of = (
+            select(table)
+            .where(table.c.namespace_id == self.namespace, self._db.among(table.c.object_id, wanted))
+            .subquery()
+            for table in (memory_state, memory_objects)
         )
+        columns = (of.c[name] for name in OBJECT_COLUMNS[2:])
+        query = select(state, *columns).join_from(state, of, state.c.object_id == of.c.object_id)
         self._states |= dict.fromkeys(wanted)
         for row in self._connection.execute(query):
             found = state_from(row._mapping)
             self._states[found.object_id] = found
+
+    def load_aliases(self, ids: Iterable[UUID]) -> None:
+        """Looks up which of these ids are names under which a memory was said again."""
+        wanted = [one for one in dict.fromkeys(ids) if one not in self._aliases]
+        if wanted:
+            self._aliases |= dict.fromkeys(wanted)
+            self._aliases |= resolved(self._db, self._connection, self.namespace, wanted)
+
+    def stands_for(self, named: UUID) -> UUID:
+        """The memory that an id stands for: another where it is an alias, else itself."""
+        self.load_aliases([named])
+        return self._aliases[named] or named
+
+    def note_alias(self, alias_id: UUID, object_id: UUID, ref: str) -> None:
+        """Keeps that a ref stands for a memory from now on."""
+        self._aliases[alias_id] = object_id
+        row = {"alias_id": alias_id, "object_id": object_id, "ref": ref, "recorded_at": self.recorded_at}
+        self._new_aliases.append({"namespace_id": self.namespace, **row})
 
     def load_streams(self, ids: Iterable[UUID]) -> None:
         """Reads the heads of event streams, all in one query."""
@@ -250,7 +271,9 @@ class Writer:
         """Gives a draft its place, version, hash and content, and folds it into the state at hand."""
         state = self.state(draft.stream_id) if draft.stream_type == StreamType.OBJECT else None
         version, prev_hash = self._stream_head(draft, state)
-        content, nonce = (as_json(draft.content), self._entropy(NONCE)) if draft.content else (None, bytes(NONCE))
+        content, nonce = None, bytes(NONCE)
+        if draft.content is not None:
+            content, nonce = as_json(draft.content), self._entropy(NONCE)
         entry = Entry(
             namespace_id=self.namespace,
             seq=self.next_seq,
@@ -283,6 +306,7 @@ class Writer:
         entry = replace(entry, hash=hash_of(entry))
         if content:
             self._nonces[entry.seq] = nonce
+            vector = draft.embedding
             self._contents.append(
                 {
                     "namespace_id": self.namespace,
@@ -290,6 +314,9 @@ class Writer:
                     "nonce": nonce,
                     "content": content,
                     "digest": draft.content_key,
+                    "embedding_model": vector and vector.model,
+                    "dimensions": vector and len(vector.numbers),
+                    "embedding": vector and list(vector.numbers),
                 }
             )
         if draft.stream_id in self._signals and draft.op_type in (OpType.ASSERT, OpType.REINFORCE):
@@ -340,6 +367,7 @@ class Writer:
         db.bulk_insert(connection, event_state, self._events)
         db.bulk_insert(connection, evidence_links, self._evidence)
         db.bulk_insert(connection, edges, self._edges)
+        db.bulk_insert(connection, aliases, self._new_aliases)
         touched = [self._entities[entity] for entity in self._touched_entities]
         db.upsert(connection, entities, [row for row in touched if row is not None])
         db.upsert(connection, suppressions, list(self._suppressions.values()))
@@ -348,6 +376,7 @@ class Writer:
         moved = moved.with_effect(min(entry.effective_at for entry in written))
         self.head = close_batch(connection, moved, len(written), root_of([entry.hash for entry in written]))
         self._suppressions, self._evidence, self._edges, self._touched_entities = {}, [], [], {}
+        self._new_aliases = []
         self._contents, self._events, self._touched, self._touched_streams = [], [], {}, {}
         return written
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
+import pyarrow as pa
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -15,6 +16,7 @@ from sqlalchemy import (
     Double,
     Engine,
     LargeBinary,
+    Select,
     Table,
     Text,
     Uuid,
@@ -32,6 +34,8 @@ Row = Mapping[str, Any]
 
 class SqlMaths:
     """The formulas' mathematics over SQL columns: the database calls the same libm as Python does."""
+
+    null = None
 
     @staticmethod
     def exp(x: Any) -> Any:
@@ -126,6 +130,14 @@ class Database(ABC):
         """Inserts rows or, where the primary key is there, overwrites all other columns."""
 
     @abstractmethod
+    def arrow(self, connection: Connection, query: Select[Any], size: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a query, so many at a time; nothing else may be asked of the connection until they are read."""
+
+    @abstractmethod
+    def load(self, connection: Connection, table: Table, batch: pa.RecordBatch) -> None:
+        """Inserts the rows of a batch whose columns are those of a table."""
+
+    @abstractmethod
     def in_place(self, staged: Table, target: Table, namespace: Any) -> Any:
         """Staged rows in the order in which an UPDATE of a table's rows of the same `object_id` is quick."""
 
@@ -154,12 +166,42 @@ class Database(ABC):
         """Aggregate: bytes of all rows, one after the other."""
 
     @abstractmethod
+    def cosine(self, a: ColumnElement[Any], b: ColumnElement[Any]) -> ColumnElement[float]:
+        """The cosine of two arrays of as many doubles, neither all zeros; the last bits are the database's own."""
+
+    def near(self, connection: Connection, a: Any, b: Any, cosine: Any) -> ColumnElement[bool]:
+        """A quick test that every pair passes whose cosine is at least the given one: true where there is none."""
+        del connection, a, b, cosine
+        return literal(True)
+
+    @abstractmethod
     def json(self, document: Any) -> ColumnElement[Any]:
         """A JSON text, ready to be read by `member`: parsed once where the database keeps it so."""
 
     @abstractmethod
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         """The value at a path of a `json` document, as text; null where it is null or absent."""
+
+    @abstractmethod
+    def elements(self, array: Any) -> ColumnElement[str]:
+        """A row for each element of a JSON array, given as text; the elements as text."""
+
+    @abstractmethod
+    def micros(self, iso: Any) -> ColumnElement[int]:
+        """The instant that an ISO 8601 text in UTC, ending in Z, stands for."""
+
+    @abstractmethod
+    def snapshot(self, connection: Connection) -> Connection:
+        """The connection, whose next transactions each see the store as it is when they begin, writers or not."""
+
+    @abstractmethod
+    def members(self, document: Any, name: str) -> ColumnElement[str]:
+        """The texts of a list in a `json` document, each in a row of its own; no row where it is absent."""
+
+    @staticmethod
+    def json_text(value: Any) -> ColumnElement[str]:
+        """A text as a JSON text, escaped as needs be; null stays null."""
+        return cast(func.to_json(value), Text)
 
     @abstractmethod
     def json_object(self, **members: Any) -> ColumnElement[Any]:
@@ -191,8 +233,12 @@ class Database(ABC):
         """Whether a statement failed for want of a right."""
 
     @abstractmethod
-    def may_scrub(self, connection: Connection) -> bool:
-        """Whether this connection has the right to `scrub`."""
+    def unreadable(self, error: DBAPIError) -> bool:
+        """Whether a statement failed on a value, such as a text that is no JSON."""
+
+    @abstractmethod
+    def no_scrub(self, connection: Connection) -> str | None:
+        """Why `scrub` cannot be done now, and what to do; None where it can."""
 
     @abstractmethod
     def scrub(self) -> None:
@@ -209,6 +255,10 @@ class Database(ABC):
     @abstractmethod
     def problems(self, connection: Connection) -> Iterator[str]:
         """What an operator should know of the set-up of this database."""
+
+    @abstractmethod
+    def damaged_indexes(self, connection: Connection) -> Iterator[str]:
+        """Which indexes do not find as many rows as their table has, with both counts."""
 
     def as_text(self, column: ColumnElement[Any]) -> ColumnElement[str]:
         """A column in the canonical text of the log's hash: scores as integer 10⁻⁹, bytes as hexadecimal."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from psycopg.errors import InsufficientPrivilege
+import pyarrow as pa
+from psycopg.errors import DataError, InsufficientPrivilege
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -18,6 +19,7 @@ from sqlalchemy import (
     Engine,
     Integer,
     LargeBinary,
+    Select,
     SmallInteger,
     Table,
     Text,
@@ -25,6 +27,7 @@ from sqlalchemy import (
     bindparam,
     cast,
     create_engine,
+    extract,
     func,
     literal,
     literal_column,
@@ -34,8 +37,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.types import UserDefinedType
 
 from ebbtide.model.errors import StoreUnavailable
+from ebbtide.store.arrow import schema_of
 from ebbtide.store.database import Database, Row
 from ebbtide.store.tables import contents
 
@@ -52,6 +57,19 @@ _TYPES: dict[type, str] = {
     Text: "text",
     Uuid: "uuid",
 }
+
+
+ROUGHLY = 1e-3
+"""More than a cosine of 4,096 numbers in single precision can be off."""
+
+
+class _Vector(UserDefinedType[Any]):
+    """pgvector's type, to which arrays of doubles are cast."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "vector"
 
 
 class PostgreSQL(Database):
@@ -119,6 +137,26 @@ class PostgreSQL(Database):
             {name: [row[name] for row in rows] for name in names},
         )
 
+    def arrow(self, connection: Connection, query: Select[Any], size: int) -> Iterator[pa.RecordBatch]:
+        columns = list(query.selected_columns)
+        plain = query.with_only_columns(
+            *(cast(c, Text).label(c.name) if isinstance(c.type, Uuid) else c for c in columns),
+            maintain_column_froms=True,
+        )
+        result = connection.execute(plain, execution_options={"yield_per": size})
+        schema = schema_of(columns)
+        for rows in result.partitions():
+            values = zip(*rows, strict=True)
+            arrays = [pa.array(each, type=field.type) for each, field in zip(values, schema, strict=True)]
+            yield pa.record_batch(arrays, schema=schema)
+
+    def load(self, connection: Connection, table: Table, batch: pa.RecordBatch) -> None:
+        raw: Any = connection.connection.dbapi_connection
+        columns = ", ".join(f'"{name}"' for name in batch.schema.names)
+        with raw.cursor() as cursor, cursor.copy(f'COPY "{table.name}" ({columns}) FROM STDIN') as copy:
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                copy.write_row(row)
+
     def in_place(self, staged: Table, target: Table, namespace: Any) -> Any:
         del target, namespace
         return staged
@@ -143,11 +181,41 @@ class PostgreSQL(Database):
     def unhex(self, text: Any) -> ColumnElement[bytes]:
         return func.decode(text, "hex", type_=LargeBinary)
 
+    def cosine(self, a: ColumnElement[Any], b: ColumnElement[Any]) -> ColumnElement[float]:
+        pair = func.unnest(a, b).table_valued("x", "y").render_derived(name="pair")
+        x, y = cast(pair.c.x, Double), cast(pair.c.y, Double)
+
+        def total(products: Any) -> Any:
+            return func.sum(products, type_=Double)
+
+        lengths = func.sqrt(total(x * x), type_=Double) * func.sqrt(total(y * y), type_=Double)
+        return select(total(x * y) / lengths).select_from(pair).correlate_except(pair).scalar_subquery()
+
+    def near(self, connection: Connection, a: Any, b: Any, cosine: Any) -> ColumnElement[bool]:
+        # pgvector computes in single precision, far quicker: too roughly to decide, well enough to leave out.
+        if not connection.execute(text("SELECT to_regtype('vector') IS NOT NULL")).scalar_one():
+            return literal(True)
+        distance = cast(a, _Vector).op("<=>", return_type=Double)(cast(b, _Vector))
+        found: ColumnElement[bool] = 1 - distance >= cosine - literal(ROUGHLY, Double)
+        return found
+
     def json(self, document: Any) -> ColumnElement[Any]:
         return cast(document, JSONB)
 
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         return func.jsonb_extract_path_text(document, *path, type_=Text)
+
+    def elements(self, array: Any) -> ColumnElement[str]:
+        return func.jsonb_array_elements_text(cast(array, JSONB), type_=Text)
+
+    def micros(self, iso: Any) -> ColumnElement[int]:
+        return cast(extract("epoch", cast(iso, DateTime(timezone=True))) * 1_000_000, BigInteger)
+
+    def snapshot(self, connection: Connection) -> Connection:
+        return connection.execution_options(isolation_level="REPEATABLE READ")
+
+    def members(self, document: Any, name: str) -> ColumnElement[str]:
+        return func.jsonb_array_elements_text(func.jsonb_extract_path(document, name), type_=Text)
 
     def json_object(self, **members: Any) -> ColumnElement[Any]:
         return func.jsonb_build_object(*(part for member in members.items() for part in member), type_=JSONB)
@@ -169,10 +237,14 @@ class PostgreSQL(Database):
     def denied(self, error: DBAPIError) -> bool:
         return isinstance(error.orig, InsufficientPrivilege)
 
-    def may_scrub(self, connection: Connection) -> bool:
+    def unreadable(self, error: DBAPIError) -> bool:
+        return isinstance(error.orig, DataError)
+
+    def no_scrub(self, connection: Connection) -> str | None:
         # PostgreSQL only warns, and leaves the table as it is, where VACUUM comes from somebody else.
         query = "SELECT pg_has_role(current_user, tableowner, 'MEMBER') FROM pg_tables WHERE tablename = :name"
-        return bool(connection.execute(text(query), {"name": contents.name}).scalar_one())
+        owned = connection.execute(text(query), {"name": contents.name}).scalar_one()
+        return None if owned else "only the owner of the tables can scrub: leave that to the owner"
 
     def scrub(self) -> None:
         with self.connect() as connection:
@@ -199,3 +271,38 @@ class PostgreSQL(Database):
                 f"this connection is {'a superuser' if superuser else 'the owner of the tables'}, who can disable the "
                 "log's protection: run the service as a member of the role ebbtide_app"
             )
+
+    def damaged_indexes(self, connection: Connection) -> Iterator[str]:
+        for index in connection.execute(text(_INDEXES)).all():
+            counts = []
+            for way, order in ((_BY_INDEX, f"ORDER BY {index.columns} OFFSET 0"), (_BY_SCAN, "")):
+                for setting, value in way.items():
+                    connection.execute(text(f"SET LOCAL {setting} = {value}"))
+                rows = f"SELECT 1 FROM {index.table_name} WHERE {index.condition} {order}"
+                counts.append(connection.execute(text(f"SELECT count(*) FROM ({rows}) walked")).scalar_one())
+            found, there = counts
+            if found != there:
+                yield (
+                    f"index {index.name} finds {found} rows of {index.table_name}, a scan {there}: "
+                    f"REINDEX INDEX {index.name}"
+                )
+
+
+_INDEXES = """
+    SELECT c.relname AS name, t.relname AS table_name,
+        coalesce(pg_get_expr(i.indpred, i.indrelid), 'true') AS condition,
+        (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
+            FROM unnest(i.indkey) WITH ORDINALITY k (attnum, place)
+            JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum) AS columns
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+    WHERE t.relnamespace = 'public'::regnamespace AND i.indisvalid ORDER BY 2, 1
+"""
+_BY_INDEX = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_sort": "off",
+    "enable_incremental_sort": "off",
+    "enable_indexscan": "on",
+    "enable_indexonlyscan": "on",
+}
+_BY_SCAN = {"enable_seqscan": "on", "enable_indexscan": "off", "enable_indexonlyscan": "off"}

@@ -5,6 +5,7 @@ and no sequences. Instants are µs since 1970 (BIGINT), scores double precision 
 """
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     Column,
@@ -99,6 +100,9 @@ contents = Table(
     Column("nonce", LargeBinary, nullable=False),
     Column("content", Text, nullable=False),
     Column("digest", LargeBinary),
+    Column("embedding_model", Text),
+    Column("dimensions", Integer),
+    Column("embedding", ARRAY(Double)),
 )
 """What callers wrote as text, outside the log, so that it can be erased without breaking the chain."""
 
@@ -151,6 +155,17 @@ evidence_links = Table(
     _key("evidence_id", Uuid),
 )
 """Which events and memories serve as evidence for which memory."""
+
+aliases = Table(
+    "aliases",
+    metadata,
+    _key("namespace_id"),
+    _key("alias_id", Uuid),
+    Column("object_id", Uuid, nullable=False),
+    Column("ref", Text, nullable=False),
+    Column("recorded_at", BigInteger, nullable=False),
+)
+"""Names under which a memory was said again: they stand for the memory that said it first."""
 
 suppressions = Table(
     "suppressions",
@@ -327,6 +342,16 @@ organiser_runs = Table(
     Column("finished_at", BigInteger),
 )
 """The run ledger: one row per slot (task, namespace, start), claimed by inserting it."""
+
+consumers = Table(
+    "consumers",
+    metadata,
+    _key("namespace_id"),
+    _key("consumer"),
+    Column("seq", BigInteger, nullable=False),
+    Column("as_of", BigInteger, nullable=False),
+)
+"""How far those who keep copies have come: the place in the log, and as of when."""
 
 IMMUTABLE = (event_log, batches, refusals)
 """Tables in which PostgreSQL refuses UPDATE, DELETE and TRUNCATE."""

@@ -1,0 +1,286 @@
+"""Rebuilding the state of a namespace from its log: folded beside what is there, compared, and mended where it differs.
+
+What the log gives goes into temporary tables and is compared with the tables column by column; only rows that differ
+are written. PostgreSQL compares in a snapshot while writers go on, and takes the head's lock only to mend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    Table,
+    Text,
+    and_,
+    cast,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    select,
+    true,
+    union,
+    update,
+)
+
+from ebbtide.log.head import lock
+from ebbtide.model.errors import NotFound, Refused
+from ebbtide.project.passes import empty, temporary
+from ebbtide.project.projection import columns_of, from_log, policies_in_log, policy_rows
+from ebbtide.project.refold import refold
+from ebbtide.store.database import Database
+from ebbtide.store.tables import event_log, memory_objects, memory_state, namespaces
+
+NAMED = 20
+"""So many differing rows of each table are named one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A row of the state that is not what the log gives: its table and, after the namespace, its key."""
+
+    table: str
+    key: tuple[str, ...]
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a comparison of a namespace's state with its log found: per table the keys that differ, and how many."""
+
+    expected: dict[Table, Table]
+    differing: dict[Table, Table]
+    counts: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+
+def compare(db: Database, connection: Connection, namespace: str) -> Compared:
+    """Folds the log beside the state and finds the rows that differ, in the caller's transaction.
+
+    What was found is in temporary tables until the next comparison on the same connection.
+    """
+    _refuse_cut(connection, namespace)
+    folded = _filled(db, connection, "rebuilt_folded", refold(db, namespace))
+    queries: dict[Table, Any] = dict(from_log(db, namespace, folded))
+    expected, differing, counts = {}, {}, {}
+    for table, query in queries.items():
+        expected[table] = _filled(db, connection, f"rebuilt_{table.name}", query)
+    for table, rows in policy_rows(policies_in_log(db, connection, namespace), namespace).items():
+        expected[table] = _filled(db, connection, f"rebuilt_{table.name}", select(table).where(~true()))
+        if rows:
+            connection.execute(insert(expected[table]), rows)
+    for table, given in expected.items():
+        differing[table] = _filled(db, connection, f"differing_{table.name}", _differences(table, given, namespace))
+        counts[table.name] = connection.execute(select(func.count()).select_from(differing[table])).scalar_one()
+    return Compared(expected, differing, counts)
+
+
+def _refuse_cut(connection: Connection, namespace: str) -> None:
+    """A head that is ahead of the log means that entries are missing, which no rebuild can bring back."""
+    known = connection.execute(select(namespaces.c.last_seq).where(namespaces.c.namespace_id == namespace)).scalar()
+    if known is None:
+        raise NotFound(f"there is no namespace {namespace!r}", field="namespace")
+    log = event_log.c
+    last, entries = connection.execute(
+        select(func.coalesce(func.max(log.seq), 0), func.count()).where(log.namespace_id == namespace)
+    ).one()
+    if not last == entries == known:
+        raise Refused(
+            f"the log of {namespace} should end at seq {known}, and has {entries} entries up to {last}: "
+            "entries were taken away or put in; restore a backup, and see `ebb verify`",
+            rule="log_incomplete",
+            object=namespace,
+        )
+
+
+def _filled(db: Database, connection: Connection, name: str, query: Any) -> Table:
+    # One table a name, since a statement is compiled anew for every table that it has not met.
+    table: Table = db.once(name, lambda: temporary(name, query.subquery()))
+    empty(connection, table)
+    connection.execute(insert(table).from_select([c.name for c in table.columns], query))
+    return table
+
+
+def _keys(table: Table) -> list[str]:
+    return [column.name for column in table.primary_key]
+
+
+def _differences(table: Table, given: Table, namespace: str) -> Select[Any]:
+    """The keys of rows that only the state, or only the log, has so."""
+    names = [column.name for column in columns_of(table)]
+    there = select(*(table.c[name] for name in names)).where(table.c.namespace_id == namespace)
+    if table is namespaces:
+        there = there.where(namespaces.c.last_seq > 0)
+    wanted = select(*(given.c[name] for name in names))
+    missing, surplus = wanted.except_(there).subquery(), there.except_(wanted).subquery()
+    keys = _keys(table)
+    both = union(select(*(missing.c[k] for k in keys)), select(*(surplus.c[k] for k in keys))).subquery()
+    return select(*both.c)
+
+
+def named(connection: Connection, compared: Compared) -> list[Wrong]:
+    """Which rows differ, the first of each table by key, and how."""
+    found = []
+    for table, keys in compared.differing.items():
+        if not compared.counts[table.name]:
+            continue
+        names = _keys(table)
+        given = compared.expected[table].alias("given")
+        same = and_(*(keys.c[k] == table.c[k] for k in names))
+        expected = and_(*(keys.c[k] == given.c[k] for k in names))
+        query = (
+            select(
+                *(keys.c[k] for k in names),
+                table.c.namespace_id.isnot(None).label("is_there"),
+                given.c.namespace_id.isnot(None).label("is_expected"),
+                *(
+                    table.c[c.name].is_distinct_from(given.c[c.name]).label(f"differs_{c.name}")
+                    for c in columns_of(table)
+                ),
+            )
+            .select_from(keys.outerjoin(table, same).outerjoin(given, expected))
+            .order_by(*(keys.c[k] for k in names))
+            .limit(NAMED)
+        )
+        for row in connection.execute(query).mappings():
+            key = tuple(str(row[k]) for k in names[1:])
+            found.append(Wrong(table.name, key, _what(row, [c.name for c in columns_of(table)])))
+    return found
+
+
+def _what(row: Any, columns: Sequence[str]) -> str:
+    if not row["is_there"]:
+        return "is missing"
+    if not row["is_expected"]:
+        return "is not in the log"
+    return f"differs in {', '.join(name for name in columns if row[f'differs_{name}'])}"
+
+
+def mend(connection: Connection, compared: Compared, namespace: str) -> None:
+    """Makes the differing rows what the log says, in the caller's transaction, which holds the head's lock."""
+    for table, keys in compared.differing.items():
+        if not compared.counts[table.name]:
+            continue
+        given = compared.expected[table]
+        names = [column.name for column in columns_of(table)]
+
+        def same(one: Any, other: Any, table: Table = table) -> ColumnElement[bool]:
+            return and_(*(one.c[k] == other.c[k] for k in _keys(table)))
+
+        mine = and_(table.c.namespace_id == namespace, exists(select(literal(1)).where(same(keys, table))))
+        wanted = exists(select(literal(1)).where(same(given, table)))
+        rest = {name: given.c[name] for name in names if name not in _keys(table)}
+        connection.execute(delete(table).where(mine, ~wanted))
+        if rest:
+            connection.execute(update(table).where(mine, same(given, table)).values(rest))
+        if table is not namespaces:
+            there = exists(select(literal(1)).where(same(table, given)))
+            marked = exists(select(literal(1)).where(same(keys, given)))
+            rows = select(*(given.c[name] for name in names)).where(marked, ~there)
+            connection.execute(insert(table).from_select(names, rows))
+
+
+def fill(db: Database, connection: Connection, namespace: str) -> None:
+    """Writes the state of a namespace that has a log and no state yet, in the caller's transaction.
+
+    The transaction holds the head's lock. There is nothing to compare with, which is most of what a rebuild does.
+    """
+    _refuse_cut(connection, namespace)
+    folded = _filled(db, connection, "rebuilt_folded", refold(db, namespace))
+    for table, query in from_log(db, namespace, folded).items():
+        names = [column.name for column in columns_of(table)]
+        if table is namespaces:
+            given = query.subquery().c
+            head = {name: given[name] for name in names if name not in _keys(table)}
+            same = namespaces.c.namespace_id == given.namespace_id
+            connection.execute(update(namespaces).where(same).values(head))
+        else:
+            connection.execute(insert(table).from_select(names, query))
+    for table, rows in policy_rows(policies_in_log(db, connection, namespace), namespace).items():
+        if rows:
+            connection.execute(insert(table), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A rebuild of one namespace: the digest of its state before and after, and which rows were wrong.
+
+    `wrong` names the first of each table; `mended` counts all of them by table.
+    """
+
+    namespace_id: str
+    entries: int
+    before: str
+    after: str
+    mended: dict[str, int]
+    wrong: list[Wrong]
+
+
+def rebuild(db: Database, connection: Connection, namespace: str) -> Rebuilt:
+    """Makes the state of a namespace what its log gives, on a connection without a transaction."""
+    with db.snapshot(connection).begin():
+        compared = compare(db, connection, namespace)
+        before = state_digest(db, connection, namespace)
+        entries = _entries(connection, namespace)
+    if not compared.total:
+        return Rebuilt(namespace, entries, before, before, {}, [])
+    with connection.begin():
+        lock(db, connection, namespace)
+        compared = compare(db, connection, namespace)
+        wrong = named(connection, compared)
+        mend(connection, compared, namespace)
+        after, entries = state_digest(db, connection, namespace), _entries(connection, namespace)
+    mended = {name: count for name, count in compared.counts.items() if count}
+    return Rebuilt(namespace, entries, before, after, mended, wrong)
+
+
+def _entries(connection: Connection, namespace: str) -> int:
+    query = select(func.count()).select_from(event_log).where(event_log.c.namespace_id == namespace)
+    return int(connection.execute(query).scalar_one())
+
+
+def state_digest(db: Database, connection: Connection, namespace: str) -> str:
+    """SHA-256 (hex) over every column of the state of all objects, in order of their ids; alike on both databases.
+
+    Rows are hashed one by one, then in blocks of some thousands, then those: memory stays bounded.
+    """
+    both = [*(memory_objects.c), *(c for c in memory_state.c if c.name not in ("namespace_id", "object_id"))]
+    pieces = [func.coalesce(db.as_text(column), "\x1e", type_=Text) for column in both]
+    row = db.sha256(db.utf8(func.concat_ws("\x1f", *pieces, type_=Text)))
+    number = func.row_number().over(order_by=memory_state.c.object_id)
+    rows = (
+        select(row.label("hash"), number.label("n"))
+        .join_from(
+            memory_objects,
+            memory_state,
+            and_(
+                memory_objects.c.namespace_id == memory_state.c.namespace_id,
+                memory_objects.c.object_id == memory_state.c.object_id,
+            ),
+        )
+        .where(memory_state.c.namespace_id == namespace)
+        .subquery()
+    )
+    place = cast(func.floor((rows.c.n - 1) / literal(4096.0)), Integer)
+    blocks = (
+        select(place.label("place"), db.sha256(db.join_bytes(rows.c.hash, rows.c.n)).label("hash"))
+        .group_by(place)
+        .subquery()
+    )
+    total = db.hex(db.sha256(db.join_bytes(blocks.c.hash, blocks.c.place)))
+    found = connection.execute(select(func.count(), total).select_from(blocks)).one()
+    return str(found[1]) if found[0] else EMPTY
+
+
+EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+"""The digest of no objects: SHA-256 of nothing."""

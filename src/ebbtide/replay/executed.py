@@ -1,0 +1,86 @@
+"""Which run executed a rule: the first chunk of its task, behind one place of the log, that covers the object and was
+evaluated at or after the rule's instant. ORGANISER_RUN closes each chunk and says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sqlalchemy import BigInteger, Connection, cast, select
+
+from ebbtide.model.words import OpType, RunStatus, Task
+from ebbtide.store.database import Database
+from ebbtide.store.tables import event_log
+
+NEVER = np.iinfo(np.int64).max
+"""Behind every place of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The runs of one task, in order: as of when, where their last chunk stands, and each chunk's place and range.
+
+    `first` to `first + chunks` are a run's chunks in `seq`; `to` is up to which position among the objects' ids a
+    chunk goes, `unfinished` whether the last run lacks chunks.
+    """
+
+    as_of: Any
+    last: Any
+    first: Any
+    seq: Any
+    to: Any
+
+    def doubled(self) -> Runs:
+        """The same with places that are twice as far apart."""
+        return replace(self, last=2 * self.last, seq=2 * self.seq)
+
+    def first_chunk(self, behind: Any, at: Any, place: Any) -> Any:
+        """The place of the chunk that executed a rule due `at`, for objects by position; `NEVER` where none did."""
+        found = np.full(len(at), NEVER)
+        if not len(self.as_of):
+            return found
+        run = np.maximum(np.searchsorted(self.as_of, at, side="left"), np.searchsorted(self.last, behind, side="right"))
+        rows = np.flatnonzero(run < len(self.as_of))
+        while rows.size:
+            seq = self._chunk_of(run[rows], place[rows])
+            hit = seq > behind[rows]
+            found[rows[hit]] = seq[hit]
+            rows = rows[~hit]
+            run[rows] += 1
+            rows = rows[run[rows] < len(self.as_of)]
+        return found
+
+    def _chunk_of(self, run: Any, place: Any) -> Any:
+        """The place of the chunk of a run that covers an object; −1 where the run did not come to it."""
+        ends = np.append(self.first[1:], len(self.seq))[run]
+        chunk = self.first[run]
+        # Most runs are one chunk; of the others, as many steps as they have chunks.
+        while True:
+            short = (chunk < ends) & (self.to[np.minimum(chunk, len(self.to) - 1)] <= place)
+            if not short.any():
+                return np.where(chunk < ends, self.seq[np.minimum(chunk, len(self.seq) - 1)], -1)
+            chunk = chunk + short
+
+
+def runs_of(db: Database, connection: Connection, namespace: str, task: Task, ids: Any) -> Runs:
+    """The runs of a task in a namespace, those that the guard held left out."""
+    log = event_log.c
+    e = db.fence(
+        select(log.seq, db.json(log.payload).label("said")).where(
+            log.namespace_id == namespace, log.op_type == OpType.ORGANISER_RUN.value
+        )
+    ).c
+    query = (
+        select(e.seq, cast(db.member(e.said, "as_of"), BigInteger).label("as_of"), db.member(e.said, "to").label("to"))
+        .where(db.member(e.said, "task") == task.value, db.member(e.said, "status") != RunStatus.HELD.value)
+        .order_by(e.seq)
+    )
+    rows = connection.execute(query).all()
+    as_of = np.array([row.as_of for row in rows], dtype=np.int64)
+    seq = np.array([row.seq for row in rows], dtype=np.int64)
+    bounds = np.array([row.to or "~" for row in rows], dtype="U36")
+    to = np.searchsorted(ids.astype("U36"), bounds, side="right") if len(ids) else np.zeros(len(rows), dtype=int)
+    first = np.flatnonzero(np.diff(as_of, prepend=np.iinfo(np.int64).min)) if len(rows) else np.empty(0, dtype=int)
+    last = np.append(first[1:], len(rows)) - 1 if len(rows) else first
+    return Runs(np.maximum.accumulate(as_of[first]) if len(rows) else as_of, seq[last], first, seq, to)
