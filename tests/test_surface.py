@@ -70,7 +70,7 @@ OPTIONS = {
     "expected_version": "expected",
 }
 """Fields that the command line knows by another name."""
-NO_OPTION = {"metadata"}
+NO_OPTION = {"metadata", "embedding", "embedding_model"}
 """What only Python and JSON Lines take."""
 
 

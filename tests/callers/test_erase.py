@@ -211,3 +211,15 @@ def test_a_file_that_is_open_elsewhere_in_the_program_is_not_replaced(make_url_f
             ebb.assert_memory("two", ref="b2", **known)
         ebb.scrub()
         assert [memory.ref for memory in ebb.memories()] == ["b2"]
+
+
+def test_what_is_said_again_may_say_that_it_was_erased(two):
+    """On record, and nothing of what was erased comes back."""
+    said = {"namespace": NS, "epistemic_type": "ASSERTED", "source_type": "USER_STATED"}
+    erased = two.memory("tom-0", namespace=NS).id
+    two.erase("tom-0", namespace=NS)
+    again = two.assert_memory("CANARY-tom fact 0", reasserts_erased=True, **said)
+    assert again.eligible
+    assert again.id != erased
+    assert two.history(again.id, namespace=NS)[0].payload["reasserts_erased"] is True
+    assert two.memory("tom-0", namespace=NS).value is None

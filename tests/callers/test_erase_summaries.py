@@ -127,7 +127,7 @@ def test_a_hold_on_a_summary_refuses_it_all_and_is_named(days) -> None:
 
 def test_a_namespace_goes_with_all_of_them(days) -> None:
     event(days, "elsewhere", namespace="other")
-    receipt = days.erase(namespace=NS)
+    receipt = days.erase(everything=True, namespace=NS)
     assert left(days) == {"elsewhere"}
     assert (receipt.erased.objects, receipt.summaries) == (5, [])
 

@@ -405,6 +405,6 @@ def test_entities_whose_names_were_erased_are_not_merged(ebb, clock) -> None:
     for ref in ("a", "b"):
         ebb.ask(PERSON | {"ref": ref, "canonical_name": "Ann"})
     ebb.assert_memory(**{name: value for name, value in HOME.items() if name != "op"})
-    ebb.erase(namespace=NS)
+    ebb.erase(everything=True, namespace=NS)
     assert dedup(ebb, clock).status == "nothing_due"
     assert merged(ebb) == {"a": None, "b": None}

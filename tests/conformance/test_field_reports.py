@@ -342,8 +342,7 @@ def test_delete_then_store_again_failed_on_a_unique_key(ebb, clock) -> None:
     for number in (1, 2):
         ebb.erase("job" if number == 1 else f"job-{number - 1}", scrub=False)
         remember(ebb, f"job-{number}", value="value of job", reasserts_erased=True)
-        said = ebb.history(f"job-{number}")[0].payload
-        assert said["reasserts_erased"] is True
+        assert ebb.history(f"job-{number}")[0].payload["reasserts_erased"] is True
     assert [memory.value for memory in ebb.memories()] == ["value of job"]
     check(ebb)
 

@@ -197,7 +197,7 @@ def test_what_was_erased_here_is_not_brought_back(lived, other):
     other.import_pack(lived.before)
     other.erase("m1", namespace="home", scrub=False)
     other.release("m1", namespace="work")
-    other.erase(namespace="work", scrub=False)
+    other.erase(everything=True, namespace="work", scrub=False)
     before = tables(other)
     assert not [row for row in before["contents"] if row["namespace_id"] == "work"]
     assert other.import_pack(lived.before).unchanged == ["home", "work"]

@@ -87,13 +87,13 @@ FILTERS = [
 
 
 def some_belief(rng: Random) -> dict[str, Any]:
-    """What an ASSERT says, but for its name and value."""
+    """What an ASSERT says, but for its name and value. No summaries: they go with what they were made from."""
 
     def score() -> float | None:
         return rng.choice([None, None, 0.0, 1.0, round(rng.random(), 9)])
 
     return {
-        "object_type": rng.choice([kind.value for kind in ObjectType]),
+        "object_type": rng.choice([kind.value for kind in ObjectType if kind != ObjectType.SUMMARY]),
         "epistemic_type": rng.choice(EPISTEMIC),
         "source_type": rng.choice(SOURCES),
         "subject": rng.choice([None, *SUBJECTS, *SUBJECTS]),
@@ -132,7 +132,7 @@ class Life:
     def __init__(self, ebb: Ebbtide, clock: Any, rng: Random) -> None:
         self.ebb, self.clock, self.rng = ebb, clock, rng
         self.namespace = "life"
-        self.refs, self.then, self.model, self.last_seq = count(1), nothing_more, Model(), 0
+        self.refs, self.values, self.then, self.model, self.last_seq = count(1), count(1), nothing_more, Model(), 0
         self.refused: list[tuple[str, Any, str]] = []
         clock.set("2026-03-02T07:30:00.000001Z")
         ebb.assign_policy(rng.choice(POLICIES), namespace=self.namespace)
@@ -142,7 +142,19 @@ class Life:
         for _ in range(4):
             self.remember(supersedes=False)
         for kind in ("PERSON", "PLACE"):
-            self.ask({"op": "ENTITY_CREATE", "ref": self.new("e"), "entity_type": kind, "canonical_name": "n"})
+            self.ask(
+                {
+                    "op": "ENTITY_CREATE",
+                    "ref": self.new("e"),
+                    "entity_type": kind,
+                    "canonical_name": f"n{next(self.values)}",
+                }
+            )
+
+    def meet(self, kind: str) -> None:
+        """An entity whose name no other has: those of one name are found to be one."""
+        name = f"name {next(self.values)}"
+        self.ask({"op": "ENTITY_CREATE", "ref": self.new("e"), "entity_type": kind, "canonical_name": name})
 
     def step(self) -> str:
         """One step, and what must hold after it; its name."""
@@ -187,7 +199,9 @@ class Life:
         """ASSERT, or SUPERSEDE, with the version that was seen last, or an older one."""
         supersedes = self.rng.random() < 0.6 if supersedes is None else supersedes
         evidence = self.rng.choice([[], ["began"], ["heard"], ["began", "heard"]])
-        request = {"ref": self.new("m"), "value": "v", "evidence": evidence} | given_of(some_belief(self.rng))
+        request = {"ref": self.new("m"), "value": next(self.values), "evidence": evidence} | given_of(
+            some_belief(self.rng)
+        )
         if not supersedes:
             self.ask({"op": "ASSERT"} | request, back=self.back())
             return
@@ -221,7 +235,14 @@ class Life:
         self.ask({"op": "CONTRADICTION_NOTED", "object_a": a, "object_b": b, "conflict_description": "words"})
         a, b = self.rng.choices(entities, k=2)
         self.ask({"op": "ENTITY_MERGE", "primary": a, "merged": b})
-        self.ask({"op": "ENTITY_CREATE", "ref": self.new("e"), "entity_type": "PERSON", "canonical_name": "n"})
+        self.ask(
+            {
+                "op": "ENTITY_CREATE",
+                "ref": self.new("e"),
+                "entity_type": "PERSON",
+                "canonical_name": f"n{next(self.values)}",
+            }
+        )
 
     def say_something_under_a_name_that_is_taken(self) -> None:
         ref = self.rng.choice(list(self.model.things))

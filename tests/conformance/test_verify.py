@@ -446,7 +446,7 @@ def test_what_was_written_of_a_subject_or_a_namespace_goes_with_it(store):
         assert found(store.ebb, namespace=NS) == (NS, seq + 1, "content_gone")
         put(store.ebb, contents, rows_of(store.ebb, contents) | {(NS, seq + 1): kept[NS, seq + 1]})
         assert found(store.ebb, namespace=NS) is None
-        store.ebb.erase(namespace=NS, scrub=False)
+        store.ebb.erase(everything=True, namespace=NS, scrub=False)
         assert not [key for key in rows_of(store.ebb, contents) if key[0] == NS]
         assert found(store.ebb, namespace=NS) is None
 

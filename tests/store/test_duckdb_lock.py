@@ -144,15 +144,3 @@ def test_threads_of_one_process_share_the_file(url, log_of, shared):
     assert [entry.seq for entry in log] == list(range(1, 2 + threads * requests))
     keys = {entry.idempotency_key for entry in log[1:]}
     assert keys == {f"{name}-{number}" for name in range(threads) for number in range(requests)}
-
-
-def test_a_file_that_is_still_open_is_not_replaced(url):
-    """Scrubbing replaces it: what an open connection wrote after that would be lost."""
-    with Ebbtide(url) as ebb:
-        ebb.event("said", ref="said")
-        with ebb.store.db.connect(), pytest.raises(StoreUnavailable, match="close that connection"):
-            ebb.scrub()
-        ebb.event("said after", ref="after")
-        ebb.scrub()
-    with Ebbtide(url) as again:
-        assert again.status().entries == 3

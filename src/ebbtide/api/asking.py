@@ -206,17 +206,20 @@ class Asking(Passing, Reading):
         line = {_AS_IN_LINES.get(name, name): value for name, value in said.items()}
         return self.ask(request_from({**line, "op": op}))[0]
 
-    def _stored(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> Stored:
-        """Asks for a memory to be made; the one that says it, and whether it did before."""
+    def _told(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Memory, Taken]:
+        """Asks for one operation; the memory that it makes or is about, and what became of the request."""
         namespace = self._namespace_of({**given, **named})
         taken = self._take(op, named, {**given, "namespace": namespace})
-        return Stored(**dict(self.memory(taken.target, namespace=namespace)), duplicate=taken.duplicate)
+        return self.memory(taken.target, namespace=namespace), taken
 
     def _memory_of(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> Memory:
-        """Asks for one operation; the memory that it makes or is about."""
-        namespace = self._namespace_of({**given, **named})
-        taken = self._take(op, named, {**given, "namespace": namespace})
-        return self.memory(taken.target, namespace=namespace)
+        """Asks for one operation; the memory that it is about."""
+        return self._told(op, named, given)[0]
+
+    def _stored(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> Stored:
+        """Asks for one operation that stores a memory; the one that was stored, or was there already."""
+        memory, taken = self._told(op, named, given)
+        return Stored(**dict(memory), duplicate=taken.duplicate)
 
     def _namespace_of(self, said: Mapping[str, Any]) -> str:
         """The namespace given, or that of the memory that is named by its id."""

@@ -65,7 +65,7 @@ class Happened(Asked, total=False):
 class Believed(Asked, total=False):
     """What a belief takes. `salience` and `confidence` are in [0, 1]; left out they follow from the types.
 
-    An `embedding` is what a model, named by `embedding_model`, made of the value: a rewording is found by it.
+    `embedding` is a vector that says what the value means, by `embedding_model`.
     """
 
     subject: str | None

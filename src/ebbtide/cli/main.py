@@ -432,11 +432,11 @@ def _gist(payload: Any) -> str:
 
 
 act.register(app)
+tell.register(app)
 pack.register(app)
 proof.register(app)
 replay.register(app)
 follow.register(app)
-tell.register(app)
 app.add_typer(policy.app, name="policy")
 app.add_typer(runs.app, name="runs")
 

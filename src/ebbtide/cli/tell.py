@@ -84,7 +84,7 @@ def assert_(
     profile: Profile = None,
     condition: Condition = None,
     reasserts_erased: Annotated[
-        bool, typer.Option("--reasserts-erased", help="Put on record that an erased memory said the same")
+        bool, typer.Option("--reasserts-erased", help="Have on record that it says once more what was erased")
     ] = False,
     json: AsJson = False,
     namespace: Namespace = None,

@@ -244,10 +244,11 @@ def serves_no_other() -> ColumnElement[bool]:
 
 
 def of_erased(db: Database, *, subject: str | None = None, everything: bool = False) -> ColumnElement[bool]:
-    """Which rows of `contents` an erasure takes, once its tombstones are written.
+    """Which contents, by `contents`, are of erased objects and events of the pass's namespace.
 
-    Every content of an erased object's entries, each erased event's, what was written of an edge at an erased object,
-    what was written of a `subject` in the namespace's own stream, and with `everything` all of the namespace's.
+    That is every content of every entry in an erased object's stream, each erased event's, what was written of an
+    edge at an erased object, what was written of a `subject` in the namespace's own stream, and with `everything` all
+    of the namespace's.
     """
     mine = contents.c.namespace_id == NAMESPACE
     if everything:
@@ -266,9 +267,9 @@ def of_erased(db: Database, *, subject: str | None = None, everything: bool = Fa
         .where(log.namespace_id == NAMESPACE, log.content_hash.isnot(None), s.erased_at.isnot(None))
         for end in (edge.source_id, edge.target_id)
     )
-    taken = [of_objects, of_events, *of_edges]
+    gone = [of_objects, of_events, *of_edges]
     if subject is not None:
-        taken.append(
+        gone.append(
             select(log.seq).where(
                 log.namespace_id == NAMESPACE,
                 log.stream_type == StreamType.NAMESPACE.value,
@@ -276,7 +277,7 @@ def of_erased(db: Database, *, subject: str | None = None, everything: bool = Fa
                 db.member(db.json(log.payload), "subject") == subject,
             )
         )
-    return and_(mine, contents.c.seq.in_(union(*taken)))
+    return and_(mine, contents.c.seq.in_(union(*gone)))
 
 
 def erase_contents(connection: Connection, namespace: str, which: ColumnElement[bool]) -> int:

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 from duckdb_sqlalchemy.bulk import insert_from_arrow
 from sqlalchemy import (
@@ -273,8 +274,7 @@ class DuckDB(Database):
 
     def scrub(self) -> None:
         fresh = Path(f"{self._path}.scrubbed")
-        for left_over in (fresh, Path(f"{fresh}.wal")):
-            left_over.unlink(missing_ok=True)
+        fresh.unlink(missing_ok=True)
         with self.connect() as connection:
             alone = connection.execution_options(isolation_level="AUTOCOMMIT")
             old = alone.execute(text("SELECT current_database()")).scalar_one()
