@@ -1,4 +1,4 @@
-"""A policy bug in a log of EBB_BENCH_ENTRIES entries (200,000) over 180 days: planned, applied and timed against a rebuild."""
+"""A policy bug in a log of EBB_BENCH_ENTRIES entries (200,000) over 180 days: planned, applied, beside a rebuild."""
 
 import os
 import time
