@@ -477,3 +477,17 @@ def test_plain_sql_decides_as_pgvector_does(make_url_for, clock) -> None:
             verdicts.append([ebb.ask(other_words(f"w{c}", c))[0].duplicate for c in cosines])
             assert found in (True, False)
     assert verdicts[0] == verdicts[1] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("guess", ["HYPOTHETICAL", "UNVERIFIED", "CONDITIONAL"])
+def test_what_is_known_is_no_name_of_a_guess(ebb, guess):
+    """A guess is not retrieved by default: the fact that turns out to be so must be."""
+    first = ebb.ask(HOME | {"ref": "guess", "epistemic_type": guess})[0]
+    known = ebb.ask(HOME | {"ref": "known"})[0]
+    assert not known.duplicate
+    assert known.target != first.target
+    assert "known" in {memory.ref for memory in ebb.memories(namespace=NS)}
+    assert ebb.ask(HOME | {"ref": "again", "epistemic_type": guess})[0].duplicate
+    ebb.organise(tasks=["dedup"])
+    assert ebb.memory("known", namespace=NS).lifecycle_state == "ACTIVE"
+    check(ebb, NS)

@@ -47,7 +47,7 @@ def asserted(case: Case, line: Assert) -> Iterator[Draft]:
     new_id, at = case.new_id(line), case.instant(line)
     said = said_by(line, line.object_type, line.subject)
     case.door.refuse_length(said.embedding)
-    twin = case.door.twin(said, at)
+    twin = case.door.twin(said, line.epistemic_type, at)
     yield _assert(case, line, said, new_id, at) if twin is None else _said_again(case, line, twin, new_id)
 
 
@@ -203,7 +203,7 @@ def supersede(case: Case, line: Supersede) -> Iterator[Draft]:
     new_id = case.new_id(line)
     said = said_by(assertion, assertion.object_type, assertion.subject)
     case.door.refuse_length(said.embedding)
-    twin = case.door.twin(said, at, but=old.object_id)
+    twin = case.door.twin(said, new_type, at, but=old.object_id)
     if twin is None:
         yield _assert(case, assertion, said, new_id, at, supersedes=old.object_id)
     else:

@@ -32,7 +32,7 @@ from sqlalchemy import (
 from ebbtide.model.entry import Embedding
 from ebbtide.model.errors import BadInput
 from ebbtide.model.state import MemoryState
-from ebbtide.model.words import LifecycleState, Resolution
+from ebbtide.model.words import GUESSES, LifecycleState, Resolution
 from ebbtide.project.alike import alike, comparable
 from ebbtide.project.passes import NAMESPACE, empty, temporary
 from ebbtide.project.writer import Writer
@@ -165,13 +165,13 @@ class Door:
                 field="embedding",
             )
 
-    def twin(self, said: Said, at: int, but: UUID | None = None) -> Twin | None:
+    def twin(self, said: Said, epistemic_type: str, at: int, but: UUID | None = None) -> Twin | None:
         """The memory that says it already at an instant: the oldest of the same content, else the most similar one.
 
-        `but` is the one that is about to be superseded.
+        `epistemic_type` is how what is said is known; `but` is the one that is about to be superseded.
         """
         for object_id in self._same.get((said.kind, said.digest), ()):
-            state = self._counting(object_id, at, but)
+            state = self._counting(object_id, epistemic_type, at, but)
             if state is not None:
                 return Twin(state, Resolution.SAME_CONTENT, None)
         if said.embedding is None:
@@ -180,19 +180,22 @@ class Door:
         alike = [(1.0, object_id) for object_id in self._brought[number]]
         for similarity, one in self._alike[number]:
             alike += [(similarity, object_id) for object_id in ([one] if isinstance(one, UUID) else self._brought[one])]
-        found = [(state, s) for s, object_id in alike if (state := self._counting(object_id, at, but)) is not None]
+        found = [(state, s) for s, object_id in alike if (state := self._counting(object_id, epistemic_type, at, but))]
         if not found:
             return None
         state, similarity = min(found, key=lambda one: (-one[1], one[0].content_seq))
         return Twin(state, Resolution.SIMILAR_EMBEDDING, similarity)
 
-    def _counting(self, object_id: UUID, at: int, but: UUID | None) -> MemoryState | None:
-        """The state of a memory that counts: ACTIVE, and not due to leave by the instant.
+    def _counting(self, object_id: UUID, epistemic_type: str, at: int, but: UUID | None) -> MemoryState | None:
+        """The state of a memory that counts: ACTIVE, not due to leave by the instant, and no guess at what is said.
 
-        What a rule has let go already is gone, whether or not the run that says so has come yet.
+        What a rule has let go already is gone, whether or not the run that says so has come yet. A guess is not
+        retrieved by default, so what somebody knows does not become one more name of it.
         """
         state = self._writer.state(object_id)
         if state is None or not state.active or object_id == but:
+            return None
+        if state.epistemic_type in GUESSES and state.epistemic_type != epistemic_type:
             return None
         leaves = (state.exit_at, state.expires_at)
         return None if any(instant is not None and instant <= at for instant in leaves) else state

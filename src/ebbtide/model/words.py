@@ -24,6 +24,10 @@ class EpistemicType(StrEnum):
     DEPRECATED = "DEPRECATED"
 
 
+GUESSES = (EpistemicType.HYPOTHETICAL, EpistemicType.UNVERIFIED, EpistemicType.CONDITIONAL)
+"""What is not, or not yet, retrieved as so: a belief of another kind that says the same is not one of these again."""
+
+
 class SourceType(StrEnum):
     USER_STATED = "USER_STATED"
     USER_DEMONSTRATED = "USER_DEMONSTRATED"

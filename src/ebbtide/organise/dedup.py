@@ -47,7 +47,7 @@ from ebbtide.decay.maths import decimals9
 from ebbtide.decay.rules import FAR, next_due
 from ebbtide.decay.segment import evaluate
 from ebbtide.model.state import BITS, GROUPS
-from ebbtide.model.words import LifecycleState, OpType, Resolution
+from ebbtide.model.words import GUESSES, LifecycleState, OpType, Resolution
 from ebbtide.organise.entities import merge_entities
 from ebbtide.policy.document import Policy
 from ebbtide.project.alike import alike, comparable
@@ -123,6 +123,7 @@ def _candidates() -> Select[Any]:
             func.row_number(type_=BigInteger).over(order_by=(o.created_at, o.content_seq)).label("age"),
             o.object_id,
             o.object_type,
+            o.epistemic_type,
             func.coalesce(o.subject, "", type_=Text).label("subject"),
             o.content_seq,
             c.digest,
@@ -144,7 +145,16 @@ def _pair(younger: Any, older: Any, strategy: Resolution, similarity: Any) -> Se
         older.age.label("older"),
         literal(strategy.value, Text).label("strategy"),
         cast(similarity, Double).label("similarity"),
-    ).where(younger.object_type == older.object_type, younger.subject == older.subject, younger.age > older.age)
+    ).where(
+        younger.object_type == older.object_type,
+        younger.subject == older.subject,
+        younger.age > older.age,
+        # What is known does not make room for a guess, which is not retrieved by default.
+        or_(
+            older.epistemic_type.notin_([kind.value for kind in GUESSES]),
+            older.epistemic_type == younger.epistemic_type,
+        ),
+    )
 
 
 _YOUNGER, _OLDER = CANDIDATES.alias("younger").c, CANDIDATES.alias("older").c
