@@ -149,11 +149,20 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def ebb(url: str, clock: Clock) -> Iterator[Ebbtide]:
-    """An open store with the test's clock, on both databases."""
+def ebb(request: pytest.FixtureRequest, url: str, clock: Clock) -> Iterator[Ebbtide]:
+    """An open store with the test's clock, on both databases.
+
+    DuckDB's file is held open through the test, since to open and close it takes most of a call. A test that scrubs,
+    which replaces the file, or has others open it says `lets_go`.
+    """
     with Ebbtide.open(url, clock=clock, entropy=counted_entropy()) as opened:
-        yield opened
+        if request.node.get_closest_marker("lets_go"):
+            yield opened
+        else:
+            with opened.store.session():
+                yield opened
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: a long run; part of `make test` all the same")
+    config.addinivalue_line("markers", "lets_go: the store's file is open only while it is asked something")

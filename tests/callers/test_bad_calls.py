@@ -6,6 +6,8 @@ from sqlalchemy import select
 from ebbtide import BadInput
 from ebbtide.store.tables import contents, event_log, refusals
 
+pytestmark = pytest.mark.lets_go
+
 KNOWN = {"epistemic_type": "ASSERTED", "source_type": "USER_STATED"}
 
 

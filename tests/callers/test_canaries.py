@@ -24,6 +24,8 @@ RETENTION = [{"match": {"object_types": ["TASK"]}, "ttl_days": 5, "action": "era
 POLICY = policy_from(
     {"id": "short", "version": "1.0.0", "params": {"guard": {"max_fraction": 1.0}, "retention": RETENTION}}
 )
+
+pytestmark = pytest.mark.lets_go
 FILTERS = {"SUPPRESS by filter", "UNSUPPRESS by filter"}
 ENTITIES = {"ENTITY_CREATE", "ENTITY_MERGE"}
 

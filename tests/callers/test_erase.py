@@ -10,6 +10,8 @@ from sqlalchemy import create_engine, make_url, text
 
 from ebbtide import Ebbtide, NotFound, Refused
 
+pytestmark = pytest.mark.lets_go
+
 NS = "home"
 
 

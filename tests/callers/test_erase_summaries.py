@@ -13,6 +13,8 @@ from tests.conformance.ledger import check
 from ebbtide import Ebbtide, Refused
 from ebbtide.policy.document import policy_from
 
+pytestmark = pytest.mark.lets_go
+
 NS = "home"
 KNOWN = {"namespace": NS, "epistemic_type": "OBSERVED", "source_type": "USER_STATED"}
 DERIVED = {"namespace": NS, "epistemic_type": "INFERRED", "source_type": "SYSTEM_INFERRED", "object_type": "SUMMARY"}

@@ -7,6 +7,8 @@ from ebbtide import BadInput, NotFound, Refused
 from ebbtide.model.identity import id_of_ref
 from ebbtide.store.tables import contents, edges, entities, event_log
 
+pytestmark = pytest.mark.lets_go
+
 NS = "maya"
 
 

@@ -24,6 +24,8 @@ from ebbtide.pack.form import PARTS
 from ebbtide.project.rebuild import state_digest
 from ebbtide.store.tables import metadata
 
+pytestmark = pytest.mark.lets_go
+
 BOTH = ("duckdb", "postgresql")
 
 
