@@ -246,3 +246,18 @@ def test_the_whole_store_is_rebuilt_namespace_by_namespace(lived_in):
     assert one.before == found.namespaces[1].before
     with pytest.raises(NotFound, match="nobody"):
         lived_in.rebuild(namespace="nobody")
+
+
+def test_entries_of_a_newer_form_are_not_guessed_at(lived_in):
+    newest = update(event_log).where(event_log.c.namespace_id == "other", event_log.c.seq == 2)
+    with lived_in.store.begin() as connection:
+        if lived_in.store.db.name == "postgresql":
+            connection.execute(text("SET session_replication_role = replica"))
+        connection.execute(newest.values(schema_version=2))
+    with pytest.raises(Refused, match="entries of version 2, and this Ebbtide reads up to 1: upgrade"):
+        rebuilt(lived_in, "other")
+    with lived_in.store.begin() as connection:
+        if lived_in.store.db.name == "postgresql":
+            connection.execute(text("SET session_replication_role = replica"))
+        connection.execute(newest.values(schema_version=1))
+    assert rebuilt(lived_in, "other").mended == {}

@@ -32,6 +32,7 @@ from sqlalchemy import (
 )
 
 from ebbtide.log.head import lock
+from ebbtide.model.entry import SCHEMA_VERSION
 from ebbtide.model.errors import NotFound, Refused
 from ebbtide.project.passes import empty, temporary
 from ebbtide.project.projection import columns_of, from_log, policies_in_log, policy_rows
@@ -92,9 +93,18 @@ def _refuse_cut(connection: Connection, namespace: str) -> None:
     if known is None:
         raise NotFound(f"there is no namespace {namespace!r}", field="namespace")
     log = event_log.c
-    last, entries = connection.execute(
-        select(func.coalesce(func.max(log.seq), 0), func.count()).where(log.namespace_id == namespace)
+    last, entries, newest = connection.execute(
+        select(func.coalesce(func.max(log.seq), 0), func.count(), func.max(log.schema_version)).where(
+            log.namespace_id == namespace
+        )
     ).one()
+    if (newest or 0) > SCHEMA_VERSION:
+        raise Refused(
+            f"the log of {namespace} has entries of version {newest}, and this Ebbtide reads up to {SCHEMA_VERSION}: "
+            "upgrade it",
+            rule="schema_version",
+            object=namespace,
+        )
     if not last == entries == known:
         raise Refused(
             f"the log of {namespace} should end at seq {known}, and has {entries} entries up to {last}: "
