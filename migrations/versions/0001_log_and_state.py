@@ -344,7 +344,7 @@ def _postgresql() -> None:
     # Half-empty pages keep the updates of a decay pass HOT; no index may stand on a column such a pass changes.
     op.execute("ALTER TABLE memory_state SET (fillfactor = 50)")
     # ANALYZE would copy what was written into the planner's statistics, where no erasure finds it.
-    for column in ("nonce", "content", "digest"):
+    for column in ("nonce", "content", "digest", "embedding_model", "dimensions", "embedding"):
         op.execute(f"ALTER TABLE contents ALTER COLUMN {column} SET STATISTICS 0")
     op.execute("CREATE UNIQUE INDEX event_log_stream ON event_log (namespace_id, stream_id, version)")
     op.execute(

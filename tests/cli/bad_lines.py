@@ -201,7 +201,7 @@ AGAINST_STORE = {
     "a name used otherwise": bad(ASSERT, None, 4, ref="home"),
     "a name used for an event": bad(ASSERT, None, 4, ref="m1"),
     "another version": bad(SIGNAL, None, 4, expected_version=7),
-    "a version of 30 digits": bad(SIGNAL, None, 4, expected_version=10**30),
+    "a version of 19 digits": bad(SIGNAL, None, 4, expected_version=10**18),
     "RESTORE of an ACTIVE one": bad(ABOUT, None, 4, op="RESTORE"),
     "REINFORCE of a superseded one": bad(SIGNAL, None, 4, object="old"),
     "PENALTY of a superseded one": bad(SIGNAL, None, 4, op="PENALTY", signal="CORRECTED", object="old", restore=True),

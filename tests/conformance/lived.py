@@ -36,7 +36,9 @@ def live(ebb: Ebbtide, clock: Any) -> None:
         ),
         {"op": "EVENT", "ref": "tool", "role": "TOOL", "content": "printed"},
         {"op": "EVENT", "ref": "sys", "role": "SYSTEM", "content": "booted", "actor_type": "SYSTEM_PROCESS"},
-        belief("home", evidence=["m0", "m1"], subject="maya", salience=0.9),
+        belief(
+            "home", evidence=["m0", "m1"], subject="maya", salience=0.9, embedding=[0.6, 0.8], embedding_model="two"
+        ),
         belief("work", evidence=["m1"], subject="maya"),
         *(belief(f"n{n}", salience=0.2 + n / 20) for n in range(12)),
         belief("seen", epistemic_type="OBSERVED", source_type="USER_DEMONSTRATED"),

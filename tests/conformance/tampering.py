@@ -12,7 +12,21 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Boolean, Connection, Double, LargeBinary, Table, Text, Uuid, delete, insert, select, text, update
+from sqlalchemy import (
+    ARRAY,
+    Boolean,
+    Connection,
+    Double,
+    LargeBinary,
+    Table,
+    Text,
+    Uuid,
+    delete,
+    insert,
+    select,
+    text,
+    update,
+)
 from tests.conformance.ledger import canonical, root_of
 
 from ebbtide import Ebbtide
@@ -95,6 +109,8 @@ def another(column: Any, value: Any) -> Any:
         return b"\x07" * 32 if value is None else bytes([value[0] ^ 1]) + value[1:]
     if isinstance(kind, Double):
         return 0.5 if value is None else value + 1e-10
+    if isinstance(kind, ARRAY):
+        return [0.5] if value is None else [*value[:-1], value[-1] + 0.1]
     if isinstance(kind, Uuid):
         return UUID(int=7 if value is None else value.int ^ 1)
     if isinstance(kind, Text):

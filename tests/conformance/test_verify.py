@@ -358,6 +358,9 @@ def test_any_value_of_any_column_of_a_content(store):
         "nonce": "content",
         "content": "content",
         "digest": "content_digest",
+        "embedding_model": "embedding",
+        "dimensions": "embedding",
+        "embedding": "embedding",
     }
     assert set(expected) == {column.name for column in contents.columns}
     for name, code in expected.items():

@@ -73,13 +73,14 @@ class Proving(Opened):
                 progress(done[0], entries)
 
             check = Integrity(self.store.db, connection, kept=heads, progress=looked_at)
+            damaged = list(check.indexes()) if namespace is None else []
             wanted = sorted({*chosen, *(head.namespace_id for head in heads)})
             found = [check.namespace(name) for name in wanted]
             rest = [] if shown is None else list(check.receipt(shown))
             if namespace is None:
-                rest += check.store()
+                rest += check.policies()
         recorded = self._record(found) if record else []
-        bad = next((one.bad for one in found if one.bad is not None), None) or next(iter(rest), None)
+        bad = next(iter([*damaged, *(one.bad for one in found if one.bad is not None), *rest]), None)
         return Verified(
             ok=bad is None,
             entries=sum(one.entries for one in found),

@@ -35,6 +35,7 @@ from ebbtide.log.digest import Head, departures
 from ebbtide.log.head import lock
 from ebbtide.log.links import NAMESPACE, checked_heads
 from ebbtide.log.verify import Bad, Checked, LogCheck, Progress
+from ebbtide.model.entry import Embedding
 from ebbtide.model.words import OpType, StreamType, TombstoneReason
 from ebbtide.policy.document import Policy
 from ebbtide.project.passes import Chunk
@@ -46,6 +47,7 @@ from ebbtide.store.tables import (
     batches,
     consumers,
     contents,
+    edges,
     event_log,
     event_state,
     memory_objects,
@@ -125,6 +127,7 @@ class Integrity:
         yield from self._state(namespace, end)
         yield from self._first(namespace, "content_gone", "content_left")
         yield from self._digests(namespace)
+        yield from self._embeddings(namespace)
 
     def _first(self, namespace: str, *codes: str) -> Iterator[Bad]:
         for code in codes:
@@ -164,11 +167,25 @@ class Integrity:
                 yield Bad(namespace, row.seq, "content_digest", "the digest of its content is not that of its value")
                 return
 
-    def store(self) -> Iterator[Bad]:
-        """What is wrong beside the namespaces: policies registered for all, and indexes that do not find every row."""
+    def _embeddings(self, namespace: str) -> Iterator[Bad]:
+        """The first embedding that is not the one whose hash stands in its content, as the content hash has it."""
+        query = self._db.once("integrity embeddings", _embedded)
+        rows = self._connection.execute(query, {NAMESPACE.key: namespace}, execution_options={"yield_per": 1000})
+        for row in rows:
+            if not _is_embedding_of(row):
+                rows.close()
+                yield Bad(namespace, row.seq, "embedding", "its embedding is not the one that its content names")
+                return
+
+    def indexes(self) -> Iterator[Bad]:
+        """Indexes that do not find every row: whatever else is read by them is in doubt."""
+        with self._db.snapshot(self._connection).begin():
+            yield from (Bad(STORE_WIDE, 0, "index", what) for what in self._db.damaged_indexes(self._connection))
+
+    def policies(self) -> Iterator[Bad]:
+        """What is wrong with the policies registered for all."""
         with self._db.snapshot(self._connection).begin():
             yield from (Bad(STORE_WIDE, 0, "policy", what) for what in _registered(self._connection))
-            yield from (Bad(STORE_WIDE, 0, "index", what) for what in self._db.damaged_indexes(self._connection))
 
 
 def _unreadable(namespace: str, reason: str) -> Checked:
@@ -231,7 +248,7 @@ def _content_gone(db: Database) -> Select[Any]:
     explained = case(
         (log.stream_type == StreamType.OBJECT.value, s.erased_at.isnot(None)),
         (log.stream_type == StreamType.EVENTS.value, e.erased_at.isnot(None)),
-        else_=of_namespace,
+        else_=or_(of_namespace, log.id.in_(_edges_at_erased())),
     )
     there = and_(contents.c.namespace_id == log.namespace_id, contents.c.seq == log.seq)
     return (
@@ -239,6 +256,14 @@ def _content_gone(db: Database) -> Select[Any]:
         .outerjoin(spoken.last.table, spoken.subject == subject)
         .where(log.namespace_id == NAMESPACE, log.content_hash.isnot(None), contents.c.seq.is_(None), ~explained)
     )
+
+
+def _edges_at_erased() -> Select[Any]:
+    """Relations of which an end was erased: what was written of them goes with it."""
+    end, edge = memory_state.alias("end_state").c, edges.c
+    at_end = and_(edge.namespace_id == end.namespace_id, end.object_id.in_([edge.source_id, edge.target_id]))
+    query = select(edge.edge_id).join_from(edges, end.object_id.table, at_end)
+    return query.where(edge.namespace_id == NAMESPACE, end.erased_at.isnot(None))
 
 
 def _erasures(db: Database) -> tuple[Any, Any, Any]:
@@ -305,6 +330,27 @@ def _other_digests(db: Database) -> Select[Any]:
 def _digest_of(content: str) -> bytes | None:
     said = json.loads(content)
     return value_digest(said["value"]) if isinstance(said, dict) and "value" in said else None
+
+
+def _embedded() -> Select[Any]:
+    """Contents that have an embedding, or say so."""
+    c = contents.c
+    of_one = or_(c.embedding.isnot(None), c.dimensions.isnot(None), c.embedding_model.isnot(None))
+    return (
+        select(c.seq, c.content, c.embedding_model, c.dimensions, c.embedding)
+        .where(c.namespace_id == NAMESPACE, or_(of_one, c.content.contains('"embedding":"')))
+        .order_by(c.seq)
+    )
+
+
+def _is_embedding_of(row: Any) -> bool:
+    said = json.loads(row.content)
+    digest = said.get("embedding") if isinstance(said, dict) else None
+    if digest is None or row.embedding is None:
+        return digest is None and (row.embedding, row.dimensions, row.embedding_model) == (None, None, None)
+    found = Embedding(said.get("embedding_model", ""), tuple(row.embedding))
+    named = (row.embedding_model, row.dimensions) == (found.model, len(found.numbers))
+    return named and found.digest() == digest
 
 
 _CHECKS: dict[str, tuple[Callable[[Database], Select[Any]], str]] = {
