@@ -103,19 +103,16 @@ def drop(ebb: Ebbtide, table: Table, key: tuple[Any, ...]) -> None:
 def another(column: Any, value: Any) -> Any:
     """The least change of a value: one bit of bytes, the last digit of a number, one character of a text."""
     kind = column.type
-    if isinstance(kind, Boolean):
-        return not value
-    if isinstance(kind, LargeBinary):
-        return b"\x07" * 32 if value is None else bytes([value[0] ^ 1]) + value[1:]
-    if isinstance(kind, Double):
-        return 0.5 if value is None else value + 1e-10
-    if isinstance(kind, ARRAY):
-        return [0.5] if value is None else [*value[:-1], value[-1] + 0.1]
-    if isinstance(kind, Uuid):
-        return UUID(int=7 if value is None else value.int ^ 1)
-    if isinstance(kind, Text):
-        return value[:-1] + chr(ord(value[-1]) ^ 1) if value else "x"
-    return 7 if value is None else value + 1
+    changes: dict[type, Any] = {
+        Boolean: lambda v: not v,
+        LargeBinary: lambda v: b"\x07" * 32 if v is None else bytes([v[0] ^ 1]) + v[1:],
+        Double: lambda v: 0.5 if v is None else v + 1e-10,
+        ARRAY: lambda v: [0.5] if v is None else [*v[:-1], v[-1] + 0.1],
+        Uuid: lambda v: UUID(int=7 if v is None else v.int ^ 1),
+        Text: lambda v: v[:-1] + chr(ord(v[-1]) ^ 1) if v else "x",
+    }
+    change = next((made for wanted, made in changes.items() if isinstance(kind, wanted)), None)
+    return (7 if value is None else value + 1) if change is None else change(value)
 
 
 def first_bad_by_hand(ebb: Ebbtide) -> int | None:
