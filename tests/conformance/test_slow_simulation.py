@@ -15,6 +15,8 @@ from slow import DAY, GAMMA, PROFILE_OF, RULES, Slow
 
 from ebbtide import Ebbtide, Refused
 from ebbtide.model import instant
+from ebbtide.policy.document import policy_from
+from ebbtide.policy.files import pick
 
 BEGIN = instant.parse("2026-03-02T00:00:00Z")
 DAYS = 399
@@ -139,3 +141,73 @@ def decision(entry: Any) -> tuple[Any, ...]:
     if entry.op_type == "DECAY_WARNING":
         return entry.op_type, entry.effective_at, payload["salience"]
     return payload["thresholds_triggered"][0], entry.effective_at, entry.salience, entry.confidence
+
+
+HARDLY = {"rate": 0.0001}
+_KEPT = {"tier_thresholds": {"warning": 0.0, "archive": 0.0, "force_archive": 0.0, "deprecate_by_confidence": 0.0}}
+BRINGS_BACK = ("reinforce", "penalise", "pin")
+"""What needs an ACTIVE memory, and counts as restoring one that would have left."""
+
+
+def test_a_corrected_policy_goes_as_the_rules_say(make_url_for, clock) -> None:
+    """A store under a policy by which nothing ever leaves, corrected after a year, is what the simulation says that
+    lived under the right one, tick by tick, and brought back what was still used."""
+    rng = random.Random("corrected")
+    simulated, scripts = {}, {}
+    right = pick("default@1.0.0").model_dump(mode="json", by_alias=True) | {"id": "kept", "version": "1.0.1"}
+    slow = dict.fromkeys(("SLOW", "MEDIUM", "FAST", "RAPID"), HARDLY)
+    with Ebbtide.open(make_url_for("postgresql"), clock=clock) as ebb:
+        clock.now = BEGIN
+        ebb.register_policy(policy_from({"id": "kept", "version": "1.0.0", "params": {"profiles": slow, **_KEPT}}))
+        ebb.register_policy(policy_from(right))
+        ebb.assign_policy("kept@1.0.0", namespace="kept")
+        for number, belief in enumerate(beliefs(rng)):
+            ref, begins = f"m{number}", round(rng.randrange(0, DAY // 24) + rng.random(), 6)
+            clock.now = at(begins)
+            asked = {"op": "ASSERT", "namespace": "kept", "ref": ref, "object_type": "FACT", "value": number}
+            ebb.ask(asked | {"source_type": "USER_STATED"} | belief)
+            profile = belief.get("decay_profile", PROFILE_OF[belief["epistemic_type"]])
+            given = (belief["epistemic_type"], profile, begins, belief["salience"], belief["confidence"])
+            simulated[ref] = Slow(RULES["default@1.0.0"], *given)
+            scripts[ref] = [fact for fact in script(rng) if fact[1] != "restore"] if number % 2 else []
+        brought_back = live_uncorrected(ebb, clock, simulated, scripts)
+        ebb.organise(namespace="kept")
+        assert {memory.lifecycle_state for memory in ebb.memories(namespace="kept", everything=True)} == {"ACTIVE"}
+        plan = ebb.plan_replay("kept@1.0.0", "kept@1.0.1")
+        assert {one.object for one in plan.conflicts} == brought_back
+        assert len(brought_back) > 5
+        ebb.apply_replay(plan)
+        assert ebb.plan_replay("kept@1.0.0", "kept@1.0.1").changed == 0
+        check(ebb, "kept")
+        seen = {memory.ref: memory for memory in ebb.memories(namespace="kept", everything=True)}
+    assert {ref: memory.state for ref, memory in simulated.items()} == {
+        ref: memory.lifecycle_state for ref, memory in seen.items()
+    }
+    assert {memory.state for memory in simulated.values()} >= {"ACTIVE", "ARCHIVED", "DEPRECATED"}
+    for ref, memory in simulated.items():
+        shown = (seen[ref].salience, seen[ref].confidence)
+        assert shown == pytest.approx(memory.shown(DAYS * DAY), abs=1e-9), ref
+
+
+def live_uncorrected(ebb: Ebbtide, clock: Any, simulated: dict[str, Slow], scripts: dict[str, list[Fact]]) -> set[str]:
+    """Lives through the days in both; the memories that the simulation had to bring back for a fact."""
+    facts = sorted((second, ref, name, signal) for ref, listed in scripts.items() for second, name, signal in listed)
+    midnight, brought_back = 0, set()
+    for second, ref, name, signal in [*facts, (DAYS * DAY, "", "", None)]:
+        while (midnight + 1) * DAY <= second:
+            midnight += 1
+            for memory in simulated.values():
+                memory.run(midnight * DAY)
+        clock.now = at(midnight * DAY)
+        ebb.organise(namespace="kept", tasks=["lifecycle"])
+        if not ref:
+            break
+        clock.now, memory = at(second), simulated[ref]
+        request = {"op": OP.get(name, name.upper()), "namespace": "kept", "object": ref, "actor_id": "maya"}
+        ebb.ask(request | {"actor_type": "HUMAN_USER"} | ({"signal": signal} if signal else {}))
+        if name in BRINGS_BACK and memory.state != "ACTIVE":
+            memory.restore(second)
+            brought_back.add(ref)
+        if (name, memory.pinned) not in (("pin", True), ("unpin", False)):
+            getattr(memory, name)(second, *([signal] if signal else []))
+    return brought_back

@@ -28,6 +28,7 @@ from sqlalchemy import (
 from ebbtide.decay.segment import evaluate
 from ebbtide.model import instant
 from ebbtide.model.state import OBJECT_COLUMNS, STATE_COLUMNS
+from ebbtide.model.upcast import upcast
 from ebbtide.model.words import Condition, EpistemicType, LifecycleState
 from ebbtide.project.refold import refold, until
 from ebbtide.store.database import SQL, Database
@@ -307,7 +308,7 @@ def log_entry(row: Any) -> LogEntry:
         "recorded_at": instant.to_datetime(row["recorded_at"]),
         "effective_at": instant.to_datetime(row["effective_at"]),
         "policy": None if row["policy_id"] is None else f"{row['policy_id']}@{row['policy_version']}",
-        "payload": json.loads(row["payload"]),
+        "payload": upcast(row["schema_version"], row["op_type"], (json.loads(row["payload"]), None))[0],
         "content": None if row["content"] is None else json.loads(row["content"]),
         "hash": bytes(row["hash"]).hex(),
     }

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from ebbtide.model.entry import Entry
+from ebbtide.model.entry import SCHEMA_VERSION, Entry
 from ebbtide.model.state import GROUPS, ID_COLUMNS, MemoryState
+from ebbtide.model.upcast import upcast
 from ebbtide.model.words import LifecycleState, OpType, StreamType
 
 
@@ -30,7 +31,10 @@ def apply(state: MemoryState | None, entry: Entry) -> MemoryState:
     if entry.op_type == OpType.DECAY_APPLIED:
         changes["decayed_at"] = entry.effective_at
     if entry.after is not None:
-        changes |= columns_of(json.loads(entry.after))
+        after = json.loads(entry.after)
+        if entry.schema_version != SCHEMA_VERSION:
+            after = upcast(entry.schema_version, entry.op_type, (json.loads(entry.payload), after))[1]
+        changes |= columns_of(after)
     if state is None:
         return MemoryState(
             namespace_id=entry.namespace_id, object_id=entry.stream_id, **{"decayed_at": None, **changes}
