@@ -252,7 +252,7 @@ class Planner:
         for name in CORRECTED:
             if name not in _POLICY:
                 differs |= _differ(getattr(live, name), getattr(new, name))
-        refs = np.where(history.refs == None, history.ids, history.refs)  # noqa: E711
+        refs = COLUMNS.known(history.refs, history.ids)
         plan.irreversible += [str(ref) for ref in refs[gone & found.unerased]]
         plan.conflicts += [
             Conflict(namespace, str(refs[place]), seq, op, what)

@@ -344,11 +344,11 @@ def _blank(size: int) -> States:
 
 def _sessions(known: Facts) -> Any:
     """Per fact a number for its object and session; −1 for none."""
-    named = known.session != None  # noqa: E711
+    named = COLUMNS.is_known(known.session)
     numbers = np.full(len(named), -1)
     if named.any():
-        pairs = np.array([f"{place} {name}" for place, name in zip(known.place[named], known.session[named])])  # noqa: B905
-        numbers[named] = np.unique(pairs, return_inverse=True)[1]
+        words, number = np.unique(known.session[named].astype(str), return_inverse=True)
+        numbers[named] = np.unique(known.place[named] * len(words) + number, return_inverse=True)[1]
     return numbers
 
 
