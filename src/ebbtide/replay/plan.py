@@ -261,33 +261,37 @@ class Planner:
         ]
         rows = np.flatnonzero(differs & ~gone)
         new, old = taken(new, rows), taken(live, rows)
-        names = new.policy_id + "@" + new.policy_version if len(rows) else np.empty(0, dtype=object)
-        salience, confidence = np.zeros(len(rows)), np.zeros(len(rows))
-        was = {"salience": np.zeros(len(rows)), "confidence": np.zeros(len(rows))}
-        for state, into, named in (
-            (new, (salience, confidence), names),
-            (old, tuple(was.values()), old.policy_id + "@" + old.policy_version if len(rows) else names),
-        ):
-            for name in sorted(set(named.tolist())):
-                mine = named == name
-                terms = Terms.of(asked.by) if name == asked.by.name else self._shelf.terms(namespace, *split_name(name))
-                shown = facts.shown(taken(state, mine), terms, np.full(int(mine.sum()), self._now), COLUMNS)
-                for column, scores in zip(into, shown, strict=True):
-                    column[mine] = scores
+        (old_salience, old_confidence), (salience, confidence) = (
+            self._shown(namespace, state, asked.by) for state in (old, new)
+        )
         made = {
             "namespace_id": np.full(len(rows), namespace, dtype=object),
             "object_id": history.ids[rows],
             "ref": history.refs[rows],
             "from_state": old.lifecycle_state,
             "fact_version": old.fact_version,
-            "old_salience": was["salience"],
-            "old_confidence": was["confidence"],
+            "old_salience": old_salience,
+            "old_confidence": old_confidence,
             "new_salience": salience,
             "new_confidence": confidence,
             "lifecycle_state": new.lifecycle_state,
             **{name: getattr(new, name) for name in CORRECTED},
         }
         return pa.table({f.name: _arrow(made[f.name], f.type) for f in SCHEMA}, schema=SCHEMA)
+
+    def _shown(self, namespace: str, state: Any, by: Policy) -> tuple[Any, Any]:
+        """Effective salience and confidence of states as of now, each under its own policy version."""
+        size = len(state.policy_id)
+        salience, confidence = np.zeros(size), np.zeros(size)
+        for policy_id, version in sorted(
+            set(zip(state.policy_id.tolist(), state.policy_version.tolist(), strict=True))
+        ):
+            mine = (state.policy_id == policy_id) & (state.policy_version == version)
+            own = (policy_id, version) == (by.id, by.version)
+            terms = Terms.of(by) if own else self._shelf.terms(namespace, policy_id, version)
+            at = np.full(int(mine.sum()), self._now)
+            salience[mine], confidence[mine] = facts.shown(taken(state, mine), terms, at, COLUMNS)
+        return salience, confidence
 
     def _refused(self, plan: Plan) -> Iterator[Conflict]:
         """Requests about objects that change which a rule refused: listed, not invented."""
