@@ -10,11 +10,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, and_, case, select, text
 
+from ebbtide.decay.segment import half_life
 from ebbtide.memory.read import evaluated
-from ebbtide.model.words import OpType, StreamType
+from ebbtide.model.words import Curve, OpType, StreamType
+from ebbtide.policy.document import TierThresholds
 from ebbtide.project.shelf import STORE_WIDE
-from ebbtide.store.database import Database
-from ebbtide.store.tables import contents, event_log, organiser_runs, policies
+from ebbtide.store.database import SQL, Database
+from ebbtide.store.tables import contents, event_log, organiser_runs, policies, policy_profiles
 
 log = event_log.c
 
@@ -51,6 +53,7 @@ def _views(db: Database) -> Mapping[str, Select[Any]]:
         "tombstones": _tombstones(db),
         "reinforcements": _reinforcements(db),
         "policy_versions": _policy_versions(db),
+        "policy_parameters": _policy_parameters(),
         "organiser_runs": _runs(db),
     }
 
@@ -77,6 +80,7 @@ def _memories(db: Database) -> Select[Any]:
         db.member(db.json(found.content), "value").label("value"),
         found.lifecycle_state,
         found.pinned,
+        found.frozen,
         found.held,
         found.suppressed,
         case((found.withheld.is_(None), True), else_=False).label("eligible"),
@@ -100,6 +104,8 @@ def _memories(db: Database) -> Select[Any]:
             "due_at",
         ),
         found.due_rule,
+        *_times(db, found, "exit_at"),
+        found.exit_rule,
         *_times(db, found, "expires_at", "erased_at"),
         found.access_count,
         found.reinforce_count,
@@ -239,6 +245,23 @@ def _policy_versions(db: Database) -> Select[Any]:
         db.timestamp(policies.c.registered_at).label("registered_at"),
         policies.c.document,
     ).where(policies.c.namespace_id == STORE_WIDE)
+
+
+def _policy_parameters() -> Select[Any]:
+    """The numbers of each version, by profile. A version is the same in every namespace, so it is here once."""
+    p = policy_profiles.c
+    curve = case((p.stretch > 0, Curve.FSRS.value), (p.shape > 0, Curve.POWER_LAW.value), else_=Curve.EXPONENTIAL.value)
+    return select(
+        p.policy_id,
+        p.policy_version,
+        _policy(p),
+        p.decay_profile,
+        curve.label("curve"),
+        case((p.stretch > 0, None), else_=p.linear + p.shape).label("rate"),
+        half_life(SQL, p).label("half_life_days"),
+        *(p[name] for name in ("mu", "rho", "floor", "floor_after")),
+        *(p[name] for name in TierThresholds.model_fields),
+    ).distinct()
 
 
 def _runs(db: Database) -> Select[Any]:
