@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import BigInteger, DateTime, Double, Text, TextClause, bindparam, text
+from sqlalchemy.types import TypeEngine
 
 from ebbtide.model import instant
 from ebbtide.model.errors import BadInput, NotFound
@@ -33,7 +34,12 @@ Given = str | int | float | datetime | None
 """A parameter's value: as its type has it, or as text."""
 
 NOW = "now"
-_TYPES = {"text": Text(), "integer": BigInteger(), "number": Double(), "instant": DateTime(timezone=True)}
+_TYPES: dict[str, TypeEngine[Any]] = {
+    "text": Text(),
+    "integer": BigInteger(),
+    "number": Double(),
+    "instant": DateTime(timezone=True),
+}
 _PARAMETER = re.compile(rf"(\w+) \(({'|'.join(_TYPES)})(?:, (optional|default (.+)))?\)")
 _LARGEST = (1 << 63) - 1
 
