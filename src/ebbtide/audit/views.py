@@ -106,7 +106,7 @@ def _memories(db: Database) -> Select[Any]:
         found.due_rule,
         *_times(db, found, "exit_at"),
         found.exit_rule,
-        *_times(db, found, "expires_at", "erased_at"),
+        *_times(db, found, "expires_at", "thaws_at", "erased_at"),
         found.access_count,
         found.reinforce_count,
         found.supersedes,
@@ -259,7 +259,7 @@ def _policy_parameters() -> Select[Any]:
         curve.label("curve"),
         case((p.stretch > 0, None), else_=p.linear + p.shape).label("rate"),
         half_life(SQL, p).label("half_life_days"),
-        *(p[name] for name in ("mu", "rho", "floor", "floor_after")),
+        *(p[name] for name in ("mu", "rho", "counts_accesses", "floor", "floor_after")),
         *(p[name] for name in TierThresholds.model_fields),
     ).distinct()
 
