@@ -1,24 +1,20 @@
--- question: Which policy version decayed what, and how much?
--- parameter as_of (instant, default now): up to this instant
--- parameter days (integer, default 30): how far back from as_of
+-- question: Which policy version decayed what, by profile and day, and how much?
+-- parameter as_of (instant, default now): what had taken effect by this instant
+-- parameter days (integer, default 30): how many days back from as_of
 -- parameter known_at (instant, optional): only what was recorded by then
 -- parameter namespace (text, optional): only this namespace
--- column policy_id: the policy it was applied under
--- column policy_version: and its version
--- column decay_profile: the profile of the memories
 -- column day: the UTC day it took effect
+-- column policy: the version it was applied under, as id@version
+-- column decay_profile: the profile of the memories
 -- column entries: how many DECAY_APPLIED
--- column objects: of how many memories
--- column salience_lost: the salience they lost, summed up
--- column confidence_lost: the confidence they lost, summed up
+-- column salience_lost: the salience they took, in all
+-- column confidence_lost: the confidence they took, in all
 SELECT
-    policy_id,
-    policy_version,
+    effective_day AS day,
+    policy_id || '@' || policy_version AS policy,
     decay_profile,
-    CAST(effective_at AT TIME ZONE 'UTC' AS DATE) AS day,
     count(*) AS entries,
-    count(DISTINCT object_id) AS objects,
-    -- Scores have nine decimals; whole numbers add up to the same in any order.
+    -- Scores have nine decimals: as whole numbers they add up to the same in any order.
     CAST(-sum(CAST(salience_delta * 1000000000 AS BIGINT)) AS DOUBLE PRECISION) / 1000000000 AS salience_lost,
     CAST(-sum(CAST(confidence_delta * 1000000000 AS BIGINT)) AS DOUBLE PRECISION) / 1000000000 AS confidence_lost
 FROM audit.decay_applied
@@ -26,5 +22,5 @@ WHERE effective_at <= :as_of
     AND effective_at > :as_of - :days * INTERVAL '24 hours'
     AND (:known_at IS NULL OR recorded_at <= :known_at)
     AND (:namespace IS NULL OR namespace_id = :namespace)
-GROUP BY 1, 2, 3, 4
-ORDER BY day, policy_id COLLATE "C", policy_version COLLATE "C", decay_profile COLLATE "C"
+GROUP BY effective_day, policy_id, policy_version, decay_profile
+ORDER BY effective_day, policy_id COLLATE "C", policy_version COLLATE "C", decay_profile COLLATE "C"

@@ -176,7 +176,9 @@ def _parsed(name: str, source: str) -> Query:
         elif kind == "column" and re.fullmatch(r"\w+", what) and colon:
             columns.append(Column(what, about))
         else:
-            raise BadInput(f"{item!r} in the header is no question, parameter NAME (TYPE), column NAME or uses, with a colon")
+            raise BadInput(
+                f"{item!r} in the header is no question, parameter NAME (TYPE), column NAME or uses, with a colon"
+            )
     sql = "\n".join(lines[length:]).strip()
     if not question or not columns or not sql:
         raise BadInput("has no question, no columns or no SELECT: write them as the built-in queries do")

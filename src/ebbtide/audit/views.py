@@ -5,10 +5,27 @@ They are made anew by every migration, in schema `audit` on both databases.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, case, select, text
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Double,
+    LargeBinary,
+    Select,
+    SmallInteger,
+    Text,
+    Uuid,
+    and_,
+    case,
+    func,
+    literal,
+    select,
+    text,
+)
 
 from ebbtide.decay.segment import half_life
 from ebbtide.memory.read import evaluated
@@ -16,7 +33,7 @@ from ebbtide.model.words import Curve, OpType, StreamType
 from ebbtide.policy.document import TierThresholds
 from ebbtide.project.shelf import STORE_WIDE
 from ebbtide.store.database import SQL, Database
-from ebbtide.store.tables import contents, event_log, organiser_runs, policies, policy_profiles
+from ebbtide.store.tables import contents, event_log, organiser_runs, policies, policy_profiles, refusals
 
 log = event_log.c
 
@@ -55,6 +72,8 @@ def _views(db: Database) -> Mapping[str, Select[Any]]:
         "policy_versions": _policy_versions(db),
         "policy_parameters": _policy_parameters(),
         "organiser_runs": _runs(db),
+        "entries": _entries(db),
+        "refusals": _refusals(db),
     }
 
 
@@ -183,12 +202,14 @@ def _operations(db: Database) -> Select[Any]:
 
 
 def _of_object(db: Database) -> list[Any]:
-    return [*_entry(db), log.stream_id.label("object_id")]
+    return [*_entry(db), log.stream_id.label("object_id"), log.version]
 
 
 def _decay_applied(db: Database) -> Select[Any]:
+    payload = db.json(log.payload)
     return select(
         *_of_object(db),
+        db.day(log.effective_at).label("effective_day"),
         log.decay_profile,
         log.policy_id,
         log.policy_version,
@@ -196,7 +217,8 @@ def _decay_applied(db: Database) -> Select[Any]:
         log.confidence,
         log.salience_delta,
         log.confidence_delta,
-        db.member(db.json(log.payload), "thresholds_triggered").label("thresholds_triggered"),
+        db.member(payload, "thresholds_triggered").label("thresholds_triggered"),
+        *(db.number(db.member(payload, key)).label(key) for key in ("threshold", "archive_min_confidence")),
     ).where(log.op_type == OpType.DECAY_APPLIED.value)
 
 
@@ -276,4 +298,61 @@ def _runs(db: Database) -> Select[Any]:
         _policy(runs),
         *(runs[name] for name in counts),
         *_times(db, runs, "started_at", "finished_at"),
+    )
+
+
+def _entries(db: Database) -> Select[Any]:
+    """Every entry of the log by its plain columns: no JSON is read for it."""
+    return select(
+        *_entry(db),
+        db.day(log.recorded_at).label("recorded_day"),
+        db.day(log.effective_at).label("effective_day"),
+        log.op_type,
+        log.stream_type,
+        _object_id(),
+        log.version,
+        log.fact_version,
+        log.lifecycle_state,
+        log.salience,
+        log.confidence,
+        log.salience_delta,
+        log.confidence_delta,
+        log.decay_profile,
+        log.policy_id,
+        log.policy_version,
+        _size(db).label("bytes"),
+    )
+
+
+def _object_id() -> Any:
+    return case((log.stream_type == StreamType.OBJECT.value, log.stream_id)).label("object_id")
+
+
+_WIDTHS = {Uuid: 16, BigInteger: 8, Double: 8, SmallInteger: 2, LargeBinary: 32}
+"""Bytes of a value by its type; what is binary in the log is SHA-256."""
+
+
+def _size(db: Database) -> Any:
+    """The bytes of an entry's values, the same on both databases: what they take on disk is each one's own."""
+    return reduce(operator.add, (_octets(db, column) for column in event_log.columns))
+
+
+def _octets(db: Database, column: Any) -> Any:
+    if isinstance(column.type, Text):
+        return func.coalesce(db.octets(column), 0)
+    width = _WIDTHS[type(column.type)]
+    return case((column.isnot(None), width), else_=0) if column.nullable else literal(width)
+
+
+def _refusals(db: Database) -> Select[Any]:
+    asked = refusals.c
+    return select(
+        asked.namespace_id,
+        asked.id,
+        *_times(db, asked, "recorded_at", "effective_at"),
+        asked.op_type,
+        asked.object_id,
+        asked.actor_id,
+        asked.actor_type,
+        asked.rule,
     )

@@ -221,6 +221,14 @@ class Database(ABC):
         """An instant as TIMESTAMPTZ."""
 
     @abstractmethod
+    def day(self, micros: Any) -> ColumnElement[Any]:
+        """The UTC day of an instant, as DATE, whatever the session's time zone."""
+
+    @abstractmethod
+    def octets(self, text: Any) -> ColumnElement[int]:
+        """How many bytes a text has in UTF-8."""
+
+    @abstractmethod
     def now(self) -> ColumnElement[int]:
         """The database's clock as an instant."""
 

@@ -23,6 +23,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Date,
     DateTime,
     Double,
     Engine,
@@ -256,6 +257,12 @@ class DuckDB(Database):
 
     def timestamp(self, micros: Any) -> ColumnElement[Any]:
         return func.make_timestamptz(micros)
+
+    def day(self, micros: Any) -> ColumnElement[Any]:
+        return cast(func.make_timestamp(micros), Date)
+
+    def octets(self, text: Any) -> ColumnElement[int]:
+        return func.strlen(text, type_=BigInteger)
 
     def now(self) -> ColumnElement[int]:
         return func.epoch_us(func.get_current_timestamp(), type_=BigInteger)

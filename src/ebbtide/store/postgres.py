@@ -14,6 +14,7 @@ from sqlalchemy import (
     Boolean,
     ColumnElement,
     Connection,
+    Date,
     DateTime,
     Double,
     Engine,
@@ -226,6 +227,14 @@ class PostgreSQL(Database):
     def timestamp(self, micros: Any) -> ColumnElement[Any]:
         since: ColumnElement[Any] = micros * literal_column("interval '1 microsecond'")
         return literal_column("timestamptz 'epoch'", DateTime(timezone=True)) + since
+
+    def day(self, micros: Any) -> ColumnElement[Any]:
+        # Without a zone, so that it can be indexed.
+        since = micros * literal_column("interval '1 microsecond'")
+        return cast(literal_column("timestamp 'epoch'", DateTime()) + since, Date)
+
+    def octets(self, text: Any) -> ColumnElement[int]:
+        return cast(func.octet_length(text), BigInteger)
 
     def now(self) -> ColumnElement[int]:
         seconds = func.date_part("epoch", func.statement_timestamp(), type_=Double)
