@@ -11,13 +11,14 @@
 -- column left_by_hand: how many left otherwise: archived, deprecated, superseded, merged, erased, corrected
 -- column active: how many were ACTIVE at the end of the day, or at as_of
 WITH moves AS (
-    SELECT namespace_id, effective_at, 'asserted' AS what, 1 AS change
-    FROM audit.operations
+    SELECT namespace_id, effective_at, effective_day, 'asserted' AS what, 1 AS change
+    FROM audit.entries
     WHERE op_type = 'ASSERT'
     UNION ALL
     SELECT
         namespace_id,
         effective_at,
+        CAST(effective_at AT TIME ZONE 'UTC' AS DATE),
         CASE
             WHEN to_state = 'ACTIVE' THEN 'came_back'
             WHEN reason IN ('archive', 'force_archive', 'deprecate_by_confidence') THEN 'decay'
@@ -39,8 +40,8 @@ dated AS (
         namespace_id,
         what,
         change,
-        CAST(
-            greatest(effective_at, :as_of - :days * INTERVAL '24 hours') AT TIME ZONE 'UTC' AS DATE
+        greatest(
+            effective_day, CAST((:as_of - :days * INTERVAL '24 hours') AT TIME ZONE 'UTC' AS DATE)
         ) AS day,
         effective_at > :as_of - :days * INTERVAL '24 hours' AS within
     FROM moves

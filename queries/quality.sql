@@ -36,7 +36,7 @@ FROM (
         (SELECT count(*) FROM stale_served),
         count(*),
         'shown although it was gone: a copy or a search that does not follow'
-    FROM audit.operations
+    FROM audit.entries
     WHERE op_type = 'ACCESS'
         AND effective_at > :as_of - :days * INTERVAL '24 hours'
         AND effective_at <= :as_of
@@ -46,8 +46,8 @@ FROM (
         3,
         'saturation_confidence',
         '',
-        sum(confident),
-        sum(active),
+        coalesce(sum(confident), 0),
+        coalesce(sum(active), 0),
         'ACTIVE and as sure as reinforcement makes it: signals tell nothing any more'
     FROM saturation
     UNION ALL
@@ -55,8 +55,8 @@ FROM (
         4,
         'saturation_salience',
         '',
-        sum(salient),
-        sum(active),
+        coalesce(sum(salient), 0),
+        coalesce(sum(active), 0),
         'ACTIVE and as salient as can be: ranking by it tells nothing any more'
     FROM saturation
     UNION ALL
@@ -64,8 +64,8 @@ FROM (
         5,
         'immortals',
         '',
-        (SELECT sum(memories) FROM immortals),
-        sum(active),
+        (SELECT coalesce(sum(memories), 0) FROM immortals),
+        coalesce(sum(active), 0),
         'ACTIVE and no rule will ever move it: the store only grows'
     FROM saturation
     UNION ALL
@@ -73,12 +73,15 @@ FROM (
         6,
         'pressure',
         '',
-        sum(asserted + came_back - left_by_decay - left_by_ttl - left_by_hand),
-        sum(
-            CASE
-                WHEN nth = 1 THEN active - asserted - came_back + left_by_decay + left_by_ttl + left_by_hand
-                ELSE 0
-            END
+        coalesce(sum(asserted + came_back - left_by_decay - left_by_ttl - left_by_hand), 0),
+        coalesce(
+            sum(
+                CASE
+                    WHEN nth = 1 THEN active - asserted - came_back + left_by_decay + left_by_ttl + left_by_hand
+                    ELSE 0
+                END
+            ),
+            0
         ),
         'more came than left in the days: retrieval has to choose among ever more'
     FROM (SELECT pressure.*, row_number() OVER (PARTITION BY namespace_id ORDER BY day) AS nth FROM pressure) days

@@ -46,7 +46,7 @@ gone AS (
 ),
 asked AS (
     SELECT namespace_id, object_id, effective_at
-    FROM audit.operations
+    FROM audit.entries
     WHERE op_type = 'ACCESS'
     UNION ALL
     -- What was asked of it and refused, since it was gone.
@@ -89,7 +89,7 @@ again AS (
             ON asserted.namespace_id = said.namespace_id
             AND asserted.object_id = said.id
             AND asserted.op_type = 'ASSERT'
-            AND CAST(asserted.payload AS JSON) ->> 'reasserts_erased' = 'true'
+            AND (CAST(asserted.payload AS JSON) ->> 'reasserts_erased') = 'true'
         WHERE was.erased_at IS NOT NULL
     ) one
     WHERE nth = 1

@@ -10,7 +10,8 @@ A file begins with a header of comments, which this module reads; what follows i
     -- column day: the UTC day it took effect
     SELECT …
 
-A query that uses others reads their rows by their names; its own parameters are theirs too, and must have the same types.
+A query that uses others reads their rows by their names. Its parameters are theirs too, and have the same types.
+
 A parameter's type is text, integer, number or instant. One without `default` or `optional` must be given; an optional
 one is null where it is not. The default of an instant may be `now`.
 """
