@@ -15,8 +15,8 @@ SELECT
     decay_profile,
     count(*) AS entries,
     -- Scores have nine decimals: as whole numbers they add up to the same in any order.
-    CAST(-sum(CAST(salience_delta * 1000000000 AS BIGINT)) AS DOUBLE PRECISION) / 1000000000 AS salience_lost,
-    CAST(-sum(CAST(confidence_delta * 1000000000 AS BIGINT)) AS DOUBLE PRECISION) / 1000000000 AS confidence_lost
+    CAST(-sum(CAST(salience_delta * 1000000000 AS INTEGER)) AS DOUBLE PRECISION) / 1000000000 AS salience_lost,
+    CAST(-sum(CAST(confidence_delta * 1000000000 AS INTEGER)) AS DOUBLE PRECISION) / 1000000000 AS confidence_lost
 FROM audit.decay_applied
 WHERE effective_at <= :as_of
     AND effective_at > :as_of - :days * INTERVAL '24 hours'
