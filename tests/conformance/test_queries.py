@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import lived
 import pytest
+from tests.conftest import DATABASES, Clock, counted_entropy
 
 from ebbtide import Ebbtide
 from ebbtide.audit.queries import library
 from ebbtide.model.errors import Refused
-from tests.conftest import DATABASES, Clock, counted_entropy
 
 QUERIES = library()
 LONG = {"days": 1000}
