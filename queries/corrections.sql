@@ -8,7 +8,8 @@
 -- column actor_id: who asked
 -- column correction: the id of the correction
 -- column replaced: the version that was wrong, as id@version
--- column corrected_by: the version it was replaced by
+-- column replaced_by: the version it was replaced by
+-- column memories: how many memories it changed, in the row that says that it was made; null in the others
 -- column object_id: the memory; null in the row that says that the correction was made
 -- column ref: its caller's name
 -- column from_state: the lifecycle state before
@@ -18,30 +19,50 @@
 -- column confidence: the confidence after
 -- column confidence_delta: the change of confidence
 WITH told AS (
-    SELECT o.*, CAST(o.payload AS JSON) AS said
-    FROM audit.operations o
-    WHERE o.op_type IN ('POLICY_CORRECTED', 'CORRECTED')
-        AND o.effective_at <= :as_of
-        AND (:known_at IS NULL OR o.recorded_at <= :known_at)
-        AND (:namespace IS NULL OR o.namespace_id = :namespace)
+    SELECT
+        namespace_id,
+        seq,
+        recorded_at,
+        actor_id,
+        correction,
+        replaced,
+        replaced_by,
+        memories,
+        CAST(NULL AS UUID) AS object_id,
+        CAST(NULL AS TEXT) AS ref,
+        CAST(NULL AS TEXT) AS from_state,
+        CAST(NULL AS TEXT) AS to_state,
+        CAST(NULL AS DOUBLE PRECISION) AS salience,
+        CAST(NULL AS DOUBLE PRECISION) AS salience_delta,
+        CAST(NULL AS DOUBLE PRECISION) AS confidence,
+        CAST(NULL AS DOUBLE PRECISION) AS confidence_delta
+    FROM audit.policy_corrections
+    WHERE effective_at <= :as_of
+        AND (:known_at IS NULL OR recorded_at <= :known_at)
+        AND (:namespace IS NULL OR namespace_id = :namespace)
+    UNION ALL
+    SELECT
+        namespace_id,
+        seq,
+        recorded_at,
+        actor_id,
+        correction,
+        replaced,
+        replaced_by,
+        NULL,
+        object_id,
+        ref,
+        from_state,
+        to_state,
+        salience,
+        salience_delta,
+        confidence,
+        confidence_delta
+    FROM audit.corrections
+    WHERE effective_at <= :as_of
+        AND (:known_at IS NULL OR recorded_at <= :known_at)
+        AND (:namespace IS NULL OR namespace_id = :namespace)
 )
-SELECT
-    t.namespace_id,
-    t.seq,
-    t.recorded_at,
-    t.actor_id,
-    CAST((t.said ->> 'correction') AS UUID) AS correction,
-    (t.said ->> 'replaced') AS replaced,
-    (t.said ->> 'by') AS corrected_by,
-    t.object_id,
-    m.ref,
-    (t.said ->> 'from_state') AS from_state,
-    (t.said ->> 'to_state') AS to_state,
-    e.salience,
-    e.salience_delta,
-    e.confidence,
-    e.confidence_delta
-FROM told t
-JOIN audit.entries e ON e.namespace_id = t.namespace_id AND e.seq = t.seq
-LEFT JOIN audit.memories m ON m.namespace_id = t.namespace_id AND m.id = t.object_id
-ORDER BY t.namespace_id COLLATE "C", t.seq
+SELECT *
+FROM told
+ORDER BY namespace_id COLLATE "C", seq

@@ -17,8 +17,9 @@ SELECT
     -- Scores have nine decimals: as whole numbers they add up to the same in any order.
     CAST(-sum(CAST(salience_delta * 1000000000 AS INTEGER)) AS DOUBLE PRECISION) / 1000000000 AS salience_lost,
     CAST(-sum(CAST(confidence_delta * 1000000000 AS INTEGER)) AS DOUBLE PRECISION) / 1000000000 AS confidence_lost
-FROM audit.decay_applied
-WHERE effective_at <= :as_of
+FROM audit.entries
+WHERE op_type = 'DECAY_APPLIED'
+    AND effective_at <= :as_of
     AND effective_at > :as_of - :days * INTERVAL '24 hours'
     AND (:known_at IS NULL OR recorded_at <= :known_at)
     AND (:namespace IS NULL OR namespace_id = :namespace)

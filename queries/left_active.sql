@@ -14,36 +14,41 @@
 -- column state: its lifecycle state as of as_of
 WITH moved AS (
     SELECT
-        *,
-        coalesce(lag(to_state) OVER (PARTITION BY namespace_id, object_id ORDER BY version), 'ACTIVE') AS from_state
+        policy_id,
+        policy_version,
+        policy,
+        namespace_id,
+        seq,
+        effective_at,
+        object_id,
+        ref,
+        from_state,
+        to_state,
+        reason,
+        actor_id,
+        row_number() OVER (PARTITION BY namespace_id, object_id ORDER BY version DESC) AS place
     FROM audit.lifecycle_transitions
     WHERE to_state IS NOT NULL
         AND effective_at <= :as_of
         AND (:known_at IS NULL OR recorded_at <= :known_at)
         AND (:namespace IS NULL OR namespace_id = :namespace)
-),
-placed AS (
-    SELECT
-        *,
-        row_number() OVER (PARTITION BY namespace_id, object_id ORDER BY version DESC) AS newest
-    FROM moved
 )
 SELECT
-    t.policy_id || '@' || t.policy_version AS policy,
+    t.policy,
     t.namespace_id,
     t.seq,
     t.effective_at,
     t.object_id,
-    m.ref,
+    t.ref,
     t.to_state,
     t.reason,
-    last.to_state AS state
-FROM placed t
-JOIN placed last ON last.namespace_id = t.namespace_id AND last.object_id = t.object_id AND last.newest = 1
-LEFT JOIN audit.memories m ON m.namespace_id = t.namespace_id AND m.id = t.object_id
+    newest.to_state AS state
+FROM moved t
+JOIN moved newest
+    ON newest.namespace_id = t.namespace_id AND newest.object_id = t.object_id AND newest.place = 1
 WHERE t.from_state = 'ACTIVE'
     AND t.to_state <> 'ACTIVE'
     -- What somebody asked for was no policy's decision.
     AND t.actor_id = 'ebbtide'
-    AND (:policy IS NULL OR t.policy_id || '@' || t.policy_version = :policy)
+    AND (:policy IS NULL OR t.policy = :policy)
 ORDER BY t.policy_id COLLATE "C", t.policy_version COLLATE "C", t.namespace_id COLLATE "C", t.seq

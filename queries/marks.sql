@@ -18,45 +18,56 @@
 -- column expires_at: when a suppression ends by itself
 -- column reason: of an erasure: retention_policy_expiry, user_request or compliance
 -- column policy: the policy version of the namespace or memory, as id@version
-WITH done AS (
+WITH marked AS (
     SELECT *, CAST(payload AS JSON) AS said
     FROM audit.operations
-    WHERE op_type IN ('PIN', 'UNPIN', 'HOLD', 'RELEASE', 'SUPPRESS', 'UNSUPPRESS', 'TOMBSTONE')
+    WHERE op_type IN ('PIN', 'UNPIN', 'HOLD', 'RELEASE', 'SUPPRESS', 'UNSUPPRESS')
         AND effective_at <= :as_of
         AND effective_at > :as_of - :days * INTERVAL '24 hours'
         AND (:known_at IS NULL OR recorded_at <= :known_at)
         AND (:namespace IS NULL OR namespace_id = :namespace)
-        AND (:actor IS NULL OR actor_id = :actor)
 ),
-told AS (
+done AS (
     SELECT
-        *,
-        CASE WHEN op_type = 'TOMBSTONE' THEN 'ERASE' ELSE op_type END AS action,
-        coalesce(object_id, CAST((said ->> 'target_id') AS UUID)) AS target_id
-    FROM done
-    -- A tombstone that leaves the content only archives.
-    WHERE op_type <> 'TOMBSTONE'
-        OR (said -> 'record' ->> 'action') = 'erase'
-        OR (said -> 'record' -> 'after' ->> 'erased_at') IS NOT NULL
+        namespace_id,
+        seq,
+        effective_at,
+        recorded_at,
+        actor_id,
+        actor_type,
+        op_type AS action,
+        object_id,
+        ref,
+        nullif(concat_ws(' ', (said ->> 'object_type'), (said ->> 'epistemic_type'), (said ->> 'subject')), '') AS filter,
+        CASE WHEN op_type = 'SUPPRESS' THEN (said ->> 'freeze') IS NOT NULL END AS freeze,
+        CAST((said ->> 'expires_at') AS TIMESTAMP WITH TIME ZONE) AS expires_at,
+        CAST(NULL AS TEXT) AS reason,
+        policy
+    FROM marked
+    UNION ALL
+    SELECT
+        namespace_id,
+        seq,
+        effective_at,
+        recorded_at,
+        actor_id,
+        actor_type,
+        'ERASE',
+        target_id,
+        ref,
+        NULL,
+        NULL,
+        NULL,
+        reason,
+        policy_ref
+    FROM audit.tombstones
+    WHERE action = 'erase'
+        AND effective_at <= :as_of
+        AND effective_at > :as_of - :days * INTERVAL '24 hours'
+        AND (:known_at IS NULL OR recorded_at <= :known_at)
+        AND (:namespace IS NULL OR namespace_id = :namespace)
 )
-SELECT
-    t.namespace_id,
-    t.seq,
-    t.effective_at,
-    t.recorded_at,
-    t.actor_id,
-    t.actor_type,
-    t.action,
-    t.target_id AS object_id,
-    coalesce(m.ref, e.ref) AS ref,
-    nullif(
-        concat_ws(' ', (t.said ->> 'object_type'), (t.said ->> 'epistemic_type'), (t.said ->> 'subject')), ''
-    ) AS filter,
-    CASE WHEN t.op_type = 'SUPPRESS' THEN (t.said ->> 'freeze') IS NOT NULL END AS freeze,
-    CAST((t.said ->> 'expires_at') AS TIMESTAMP WITH TIME ZONE) AS expires_at,
-    CASE WHEN t.op_type = 'TOMBSTONE' THEN (t.said ->> 'reason') END AS reason,
-    t.policy
-FROM told t
-LEFT JOIN audit.memories m ON m.namespace_id = t.namespace_id AND m.id = t.target_id
-LEFT JOIN audit.events e ON e.namespace_id = t.namespace_id AND CAST(e.event_id AS UUID) = t.target_id
-ORDER BY t.namespace_id COLLATE "C", t.seq
+SELECT *
+FROM done
+WHERE :actor IS NULL OR actor_id = :actor
+ORDER BY namespace_id COLLATE "C", seq

@@ -11,12 +11,21 @@
 -- column why: left_active, pinned, frozen, permanent, no_slot_since (its time began, or went on, after the last
 --   decay slot of its profile) or no_change (a slot looked at it, and its scores stayed: at a floor, or at zero)
 WITH known AS (
-    SELECT namespace_id, seq, effective_at, op_type, object_id, version, fact_version, lifecycle_state, decay_profile
-    FROM audit.entries
-    WHERE stream_type = 'object'
-        AND effective_at <= :as_of
-        AND (:known_at IS NULL OR recorded_at <= :known_at)
-        AND (:namespace IS NULL OR namespace_id = :namespace)
+    SELECT e.*
+    FROM audit.entries e
+    WHERE e.stream_type = 'object'
+        AND e.effective_at <= :as_of
+        AND (:known_at IS NULL OR e.recorded_at <= :known_at)
+        AND (:namespace IS NULL OR e.namespace_id = :namespace)
+        AND NOT EXISTS (
+            SELECT 1
+            FROM audit.entries d
+            WHERE d.namespace_id = e.namespace_id
+                AND d.object_id = e.object_id
+                AND d.op_type = 'DECAY_APPLIED'
+                AND d.effective_at <= :as_of
+                AND (:known_at IS NULL OR d.recorded_at <= :known_at)
+        )
 ),
 undecayed AS (
     SELECT
@@ -30,7 +39,7 @@ undecayed AS (
             AS runs_since
     FROM known
     GROUP BY namespace_id, object_id
-    HAVING min(version) = 1 AND count(*) FILTER (WHERE op_type = 'DECAY_APPLIED') = 0
+    HAVING min(version) = 1
 ),
 freezes AS (
     SELECT namespace_id, object_id, version, op_type, CAST(payload AS JSON) AS said

@@ -12,18 +12,17 @@
 -- column effective_at: when it would have taken effect
 -- column rule: the rule that said no
 SELECT
-    r.namespace_id,
-    r.recorded_at AS refused_at,
-    r.actor_id,
-    r.actor_type,
-    r.op_type,
-    r.object_id,
-    m.ref,
-    r.effective_at,
-    r.rule
-FROM audit.refusals r
-LEFT JOIN audit.memories m ON m.namespace_id = r.namespace_id AND m.id = r.object_id
-WHERE r.recorded_at <= :as_of
-    AND r.recorded_at > :as_of - :days * INTERVAL '24 hours'
-    AND (:namespace IS NULL OR r.namespace_id = :namespace)
-ORDER BY r.recorded_at, r.namespace_id COLLATE "C", r.id
+    namespace_id,
+    recorded_at AS refused_at,
+    actor_id,
+    actor_type,
+    op_type,
+    object_id,
+    ref,
+    effective_at,
+    rule
+FROM audit.refusals
+WHERE recorded_at <= :as_of
+    AND recorded_at > :as_of - :days * INTERVAL '24 hours'
+    AND (:namespace IS NULL OR namespace_id = :namespace)
+ORDER BY recorded_at, namespace_id COLLATE "C", id

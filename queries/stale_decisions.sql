@@ -9,23 +9,34 @@
 -- column entries: how many
 -- column first_at: when the first took effect
 -- column last_at: when the last did
-WITH known AS (
-    SELECT namespace_id, seq, effective_at, op_type, stream_type, actor_id, policy_id, policy_version
+WITH assigned AS (
+    SELECT
+        namespace_id,
+        policy_id,
+        policy_version,
+        row_number() OVER (PARTITION BY namespace_id ORDER BY seq DESC) AS place
     FROM audit.entries
-    WHERE effective_at <= :as_of
+    WHERE op_type = 'POLICY_ASSIGNED'
+        AND stream_type = 'namespace'
+        AND effective_at <= :as_of
         AND (:known_at IS NULL OR recorded_at <= :known_at)
-        AND (:namespace IS NULL OR namespace_id = :namespace)
-),
-assigned AS (
-    SELECT namespace_id, policy_id, policy_version, row_number() OVER (PARTITION BY namespace_id ORDER BY seq DESC) AS place
-    FROM known
-    WHERE op_type = 'POLICY_ASSIGNED' AND stream_type = 'namespace'
 ),
 decided AS (
-    SELECT namespace_id, policy_id, policy_version, op_type, count(*) AS entries, min(effective_at) AS first_at, max(effective_at) AS last_at
-    FROM known
-    -- A run's report decides nothing.
-    WHERE actor_id = 'ebbtide' AND op_type NOT IN ('ORGANISER_RUN', 'INTEGRITY_CHECK')
+    SELECT
+        namespace_id,
+        policy_id,
+        policy_version,
+        op_type,
+        count(*) AS entries,
+        min(effective_at) AS first_at,
+        max(effective_at) AS last_at
+    FROM audit.entries
+    -- What somebody asked for is no policy's decision, nor is a run's report.
+    WHERE actor_id = 'ebbtide'
+        AND op_type NOT IN ('ORGANISER_RUN', 'INTEGRITY_CHECK')
+        AND effective_at <= :as_of
+        AND (:known_at IS NULL OR recorded_at <= :known_at)
+        AND (:namespace IS NULL OR namespace_id = :namespace)
     GROUP BY namespace_id, policy_id, policy_version, op_type
 )
 SELECT

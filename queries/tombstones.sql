@@ -5,6 +5,7 @@
 -- parameter namespace (text, optional): only this namespace
 -- column reason: retention_policy_expiry, user_request or compliance
 -- column policy_ref: the policy version it happened under, as id@version
+-- column action: archive, which keeps the content, or erase
 -- column target_type: memory_object or event
 -- column actor_id: who asked; `ebbtide` for the organiser
 -- column tombstones: how many
@@ -13,6 +14,7 @@
 SELECT
     reason,
     policy_ref,
+    action,
     target_type,
     actor_id,
     count(*) AS tombstones,
@@ -23,5 +25,10 @@ WHERE effective_at <= :as_of
     AND effective_at > :as_of - :days * INTERVAL '24 hours'
     AND (:known_at IS NULL OR recorded_at <= :known_at)
     AND (:namespace IS NULL OR namespace_id = :namespace)
-GROUP BY reason, policy_ref, target_type, actor_id
-ORDER BY reason COLLATE "C", policy_ref COLLATE "C", target_type COLLATE "C", actor_id COLLATE "C"
+GROUP BY reason, policy_ref, action, target_type, actor_id
+ORDER BY
+    reason COLLATE "C",
+    policy_ref COLLATE "C",
+    action COLLATE "C",
+    target_type COLLATE "C",
+    actor_id COLLATE "C"

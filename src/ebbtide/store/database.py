@@ -209,7 +209,7 @@ class Database(ABC):
 
     @abstractmethod
     def json_merged(self, document: Any, more: Any) -> ColumnElement[str]:
-        """A JSON text with the members of a `json_object` put in."""
+        """A JSON text with the members of a `json_object` put in, but for those that are null."""
 
     @staticmethod
     def number(value: Any) -> ColumnElement[float]:

@@ -222,7 +222,7 @@ class PostgreSQL(Database):
         return func.jsonb_build_object(*(part for member in members.items() for part in member), type_=JSONB)
 
     def json_merged(self, document: Any, more: Any) -> ColumnElement[str]:
-        return cast(cast(document, JSONB).op("||")(more), Text)
+        return cast(cast(document, JSONB).op("||")(func.jsonb_strip_nulls(more, type_=JSONB)), Text)
 
     def timestamp(self, micros: Any) -> ColumnElement[Any]:
         since: ColumnElement[Any] = micros * literal_column("interval '1 microsecond'")
