@@ -18,7 +18,7 @@ WITH scored AS (
         op_type,
         effective_at,
         decay_profile,
-        policy_id || '@' || policy_version AS policy,
+        policy,
         salience,
         -- Its place among the memory's entries, warnings left out: they change no score.
         version - count(CASE WHEN op_type = 'DECAY_WARNING' THEN 1 END) OVER (

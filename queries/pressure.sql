@@ -28,10 +28,13 @@ WITH moves AS (
         CASE WHEN to_state = 'ACTIVE' THEN 1 ELSE -1 END
     FROM (
         SELECT
-            transitions.*,
-            coalesce(lag(to_state) OVER (PARTITION BY namespace_id, object_id ORDER BY seq), 'ACTIVE') AS was
-        FROM audit.lifecycle_transitions transitions
-        WHERE to_state IS NOT NULL
+            namespace_id,
+            effective_at,
+            lifecycle_state AS to_state,
+            coalesce(lag(lifecycle_state) OVER (PARTITION BY namespace_id, object_id ORDER BY seq), 'ACTIVE') AS was,
+            CAST(payload AS JSON) ->> 'reason' AS reason
+        FROM audit.operations
+        WHERE lifecycle_state IS NOT NULL AND op_type <> 'ASSERT'
     ) moved
     WHERE (to_state = 'ACTIVE') <> (was = 'ACTIVE')
 ),

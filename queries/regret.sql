@@ -21,26 +21,29 @@ WITH moves AS (
         object_id,
         seq,
         effective_at,
-        to_state,
-        CASE reason WHEN 'retention_policy_expiry' THEN 'ttl' ELSE reason END AS rule,
+        lifecycle_state AS to_state,
+        CAST(payload AS JSON) ->> 'reason' AS reason,
         decay_profile,
-        policy_id || '@' || policy_version AS policy,
-        coalesce(lag(to_state) OVER stream, 'ACTIVE') AS from_state,
+        policy,
+        coalesce(lag(lifecycle_state) OVER stream, 'ACTIVE') AS from_state,
         lead(op_type) OVER stream AS next_op,
         lead(effective_at) OVER stream AS next_at,
-        lead(to_state) OVER stream AS next_state
-    FROM audit.lifecycle_transitions
-    WHERE to_state IS NOT NULL AND (:namespace IS NULL OR namespace_id = :namespace)
+        lead(lifecycle_state) OVER stream AS next_state
+    FROM audit.operations
+    WHERE lifecycle_state IS NOT NULL
+        AND op_type <> 'ASSERT'
+        AND (:namespace IS NULL OR namespace_id = :namespace)
     WINDOW stream AS (PARTITION BY namespace_id, object_id ORDER BY seq)
 ),
 gone AS (
     SELECT
         moves.*,
+        CASE reason WHEN 'retention_policy_expiry' THEN 'ttl' ELSE reason END AS rule,
         effective_at + :days * INTERVAL '24 hours' AS watched_to,
         CASE next_state WHEN 'ACTIVE' THEN next_at END AS back_at
     FROM moves
     WHERE from_state = 'ACTIVE' AND to_state <> 'ACTIVE'
-        AND rule IN ('archive', 'force_archive', 'deprecate_by_confidence', 'ttl')
+        AND reason IN ('archive', 'force_archive', 'deprecate_by_confidence', 'retention_policy_expiry')
         AND effective_at > :as_of - 2 * :days * INTERVAL '24 hours'
         AND effective_at <= :as_of - :days * INTERVAL '24 hours'
 ),

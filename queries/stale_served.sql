@@ -26,22 +26,22 @@ WITH shown AS (
 ),
 -- What was on record of the memory by then, and the end of its ttl, which holds by the clock, before any run says so.
 marks AS (
-    SELECT shown.namespace_id, shown.seq, moves.to_state AS state, moves.effective_at AS since, moves.seq AS place
+    SELECT shown.namespace_id, shown.seq, moves.lifecycle_state AS state, moves.effective_at AS since, moves.seq AS place
     FROM shown
-    JOIN audit.lifecycle_transitions moves
+    JOIN audit.entries moves
         ON moves.namespace_id = shown.namespace_id
         AND moves.object_id = shown.object_id
-        AND moves.to_state IS NOT NULL
+        AND moves.lifecycle_state IS NOT NULL
+        AND moves.op_type <> 'ASSERT'
         AND moves.seq < shown.seq
         AND moves.effective_at <= shown.shown_at
-    WHERE moves.op_type <> 'TOMBSTONE' OR moves.reason <> 'retention_policy_expiry'
     UNION ALL
     SELECT shown.namespace_id, shown.seq, 'EXPIRED', expired.since, 9223372036854775807
     FROM shown
     JOIN (
-        SELECT namespace_id, object_id, effective_at AS since
-        FROM audit.lifecycle_transitions
-        WHERE op_type = 'TOMBSTONE' AND reason = 'retention_policy_expiry'
+        SELECT namespace_id, target_id AS object_id, effective_at AS since
+        FROM audit.tombstones
+        WHERE reason = 'retention_policy_expiry'
         UNION
         SELECT namespace_id, id, expires_at
         FROM audit.memories
