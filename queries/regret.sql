@@ -37,82 +37,121 @@ WITH moves AS (
 ),
 gone AS (
     SELECT
-        moves.*,
-        CASE reason WHEN 'retention_policy_expiry' THEN 'ttl' ELSE reason END AS rule,
-        effective_at + :days * INTERVAL '24 hours' AS watched_to,
-        CASE next_state WHEN 'ACTIVE' THEN next_at END AS back_at
+        moves.namespace_id,
+        moves.object_id,
+        moves.seq,
+        moves.effective_at AS left_at,
+        moves.effective_at + :days * INTERVAL '24 hours' AS watched_to,
+        CASE moves.reason WHEN 'retention_policy_expiry' THEN 'ttl' ELSE moves.reason END AS rule,
+        moves.to_state,
+        moves.decay_profile,
+        moves.policy,
+        moves.next_op,
+        moves.next_at,
+        CASE moves.next_state WHEN 'ACTIVE' THEN moves.next_at END AS back_at,
+        memories.ref,
+        memories.type,
+        coalesce(memories.subject, '') AS subject,
+        memories.value,
+        memories.erased_at IS NOT NULL AS erased
     FROM moves
-    WHERE from_state = 'ACTIVE' AND to_state <> 'ACTIVE'
-        AND reason IN ('archive', 'force_archive', 'deprecate_by_confidence', 'retention_policy_expiry')
-        AND effective_at > :as_of - 2 * :days * INTERVAL '24 hours'
-        AND effective_at <= :as_of - :days * INTERVAL '24 hours'
+    JOIN audit.memories ON memories.namespace_id = moves.namespace_id AND memories.id = moves.object_id
+    WHERE moves.from_state = 'ACTIVE'
+        AND moves.to_state <> 'ACTIVE'
+        AND moves.reason IN ('archive', 'force_archive', 'deprecate_by_confidence', 'retention_policy_expiry')
+        AND moves.effective_at > :as_of - 2 * :days * INTERVAL '24 hours'
+        AND moves.effective_at <= :as_of - :days * INTERVAL '24 hours'
 ),
+-- Each sign is looked for behind its memory's leaving, in the order of time. At one instant what left comes last:
+-- only what is later counts.
 asked AS (
-    SELECT namespace_id, object_id, effective_at
-    FROM audit.entries
-    WHERE op_type = 'ACCESS'
-    UNION ALL
-    -- What was asked of it and refused, since it was gone.
-    SELECT namespace_id, object_id, effective_at
-    FROM audit.refusals
-    WHERE op_type IN ('ACCESS', 'REINFORCE', 'PIN', 'RESTORE')
-),
--- What says the same; of what is erased nothing but the caller's word for it is left.
-again AS (
-    SELECT gone.namespace_id, gone.seq, said.created_at AS missed_at
-    FROM gone
-    JOIN audit.memories was ON was.namespace_id = gone.namespace_id AND was.id = gone.object_id
-    JOIN audit.memories said
-        ON said.namespace_id = was.namespace_id
-        AND said.type = was.type
-        AND coalesce(said.subject, '') = coalesce(was.subject, '')
-        AND said.value = was.value
-        AND said.created_at > gone.effective_at
-        AND said.created_at <= gone.watched_to
-        AND said.id <> was.id
-    UNION ALL
-    SELECT namespace_id, seq, missed_at
+    SELECT
+        seq,
+        namespace_id,
+        watched_to,
+        back_at,
+        min(asked_at) OVER (
+            PARTITION BY namespace_id, object_id ORDER BY happened_at, seq IS NOT NULL
+            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+        ) AS missed_at
     FROM (
-        SELECT
-            gone.namespace_id,
-            gone.seq,
-            said.created_at AS missed_at,
-            row_number() OVER (
-                PARTITION BY said.namespace_id, said.id ORDER BY gone.effective_at DESC, gone.seq DESC
-            ) AS nth
+        SELECT namespace_id, object_id, left_at AS happened_at, seq, watched_to, back_at, CAST(NULL AS TIMESTAMPTZ) AS asked_at
         FROM gone
-        JOIN audit.memories was ON was.namespace_id = gone.namespace_id AND was.id = gone.object_id
-        JOIN audit.memories said
-            ON said.namespace_id = was.namespace_id
-            AND said.type = was.type
-            AND coalesce(said.subject, '') = coalesce(was.subject, '')
-            AND said.created_at > gone.effective_at
-            AND said.created_at <= gone.watched_to
-        JOIN audit.operations asserted
-            ON asserted.namespace_id = said.namespace_id
-            AND asserted.object_id = said.id
-            AND asserted.op_type = 'ASSERT'
-            AND (CAST(asserted.payload AS JSON) ->> 'reasserts_erased') = 'true'
-        WHERE was.erased_at IS NOT NULL
-    ) one
-    WHERE nth = 1
+        UNION ALL
+        SELECT namespace_id, object_id, effective_at, NULL, NULL, NULL, effective_at
+        FROM audit.entries
+        WHERE op_type = 'ACCESS' AND effective_at > :as_of - 2 * :days * INTERVAL '24 hours' AND effective_at <= :as_of
+        UNION ALL
+        -- What was asked of it and refused, since it was gone.
+        SELECT namespace_id, object_id, effective_at, NULL, NULL, NULL, effective_at
+        FROM audit.refusals
+        WHERE op_type IN ('ACCESS', 'REINFORCE', 'PIN', 'RESTORE')
+    ) timeline
+),
+said_again AS (
+    SELECT
+        seq,
+        namespace_id,
+        watched_to,
+        min(made_at) OVER (
+            PARTITION BY namespace_id, type, subject, value ORDER BY happened_at, seq IS NOT NULL
+            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+        ) AS missed_at
+    FROM (
+        SELECT namespace_id, type, subject, value, left_at AS happened_at, seq, watched_to, CAST(NULL AS TIMESTAMPTZ) AS made_at
+        FROM gone
+        WHERE value IS NOT NULL
+        UNION ALL
+        SELECT namespace_id, type, coalesce(subject, ''), value, created_at, NULL, NULL, created_at
+        FROM audit.memories
+        WHERE value IS NOT NULL AND created_at > :as_of - 2 * :days * INTERVAL '24 hours' AND created_at <= :as_of
+    ) timeline
+),
+-- Of what is erased nothing but the caller's word for it is left; it speaks of the last that went.
+reasserted AS (
+    SELECT
+        seq,
+        namespace_id,
+        watched_to,
+        lead(made_at) OVER (PARTITION BY namespace_id, type, subject ORDER BY happened_at, seq IS NOT NULL, seq)
+            AS missed_at
+    FROM (
+        SELECT namespace_id, type, subject, left_at AS happened_at, seq, watched_to, CAST(NULL AS TIMESTAMPTZ) AS made_at
+        FROM gone
+        WHERE erased
+        UNION ALL
+        SELECT
+            memories.namespace_id,
+            memories.type,
+            coalesce(memories.subject, ''),
+            memories.created_at,
+            NULL,
+            NULL,
+            memories.created_at
+        FROM audit.operations
+        JOIN audit.memories ON memories.namespace_id = operations.namespace_id AND memories.id = operations.object_id
+        WHERE operations.op_type = 'ASSERT'
+            AND operations.effective_at > :as_of - 2 * :days * INTERVAL '24 hours'
+            AND operations.effective_at <= :as_of
+            AND (CAST(operations.payload AS JSON) ->> 'reasserts_erased') = 'true'
+    ) timeline
 ),
 signs AS (
-    SELECT gone.namespace_id, gone.seq, asked.effective_at AS missed_at, 'asked' AS sign
-    FROM gone
-    JOIN asked
-        ON asked.namespace_id = gone.namespace_id
-        AND asked.object_id = gone.object_id
-        AND asked.effective_at > gone.effective_at
-        AND asked.effective_at <= gone.watched_to
-        AND (gone.back_at IS NULL OR asked.effective_at < gone.back_at)
+    SELECT namespace_id, seq, missed_at, 'asked' AS sign
+    FROM asked
+    WHERE seq IS NOT NULL AND missed_at <= watched_to AND (back_at IS NULL OR missed_at < back_at)
     UNION ALL
     SELECT namespace_id, seq, next_at, 'restored'
     FROM gone
     WHERE next_op = 'RESTORE' AND next_at <= watched_to
     UNION ALL
     SELECT namespace_id, seq, missed_at, 'said_again'
-    FROM again
+    FROM said_again
+    WHERE seq IS NOT NULL AND missed_at <= watched_to
+    UNION ALL
+    SELECT namespace_id, seq, missed_at, 'said_again'
+    FROM reasserted
+    WHERE seq IS NOT NULL AND missed_at <= watched_to
 ),
 first_sign AS (
     SELECT
@@ -123,19 +162,18 @@ first_sign AS (
 SELECT
     gone.namespace_id,
     gone.object_id,
-    memories.ref,
-    gone.effective_at AS left_at,
+    gone.ref,
+    gone.left_at,
     gone.rule,
     gone.to_state,
-    memories.erased_at IS NOT NULL AS erased,
+    gone.erased,
     gone.decay_profile,
     gone.policy,
     first_sign.missed_at,
     first_sign.sign,
-    floor(CAST(extract(epoch FROM first_sign.missed_at - gone.effective_at) AS DOUBLE PRECISION) / 864 + 0.5) / 100
+    floor(CAST(extract(epoch FROM first_sign.missed_at - gone.left_at) AS DOUBLE PRECISION) / 864 + 0.5) / 100
         AS days_later
 FROM gone
-JOIN audit.memories ON memories.namespace_id = gone.namespace_id AND memories.id = gone.object_id
 LEFT JOIN first_sign
     ON first_sign.namespace_id = gone.namespace_id AND first_sign.seq = gone.seq AND first_sign.nth = 1
-ORDER BY (first_sign.sign IS NULL), gone.namespace_id COLLATE "C", first_sign.missed_at, gone.effective_at, gone.seq
+ORDER BY (first_sign.sign IS NULL), gone.namespace_id COLLATE "C", first_sign.missed_at, gone.left_at, gone.seq
