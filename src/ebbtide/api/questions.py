@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import text
+
 from ebbtide.api.opened import Opened
 from ebbtide.audit import queries
 from ebbtide.audit.queries import Given, Query
@@ -28,7 +30,7 @@ class Questions(Opened):
     def audit(self, name: str, **parameters: Given) -> Answer:
         """The answer of a named query; a parameter it does not know, lacks or cannot read is refused."""
         query = queries.pick(name, queries.library())
-        statement = query.bound(parameters, self._clock())
+        values = query.values(parameters, self._clock())
         with self.store.begin() as connection:
-            result = connection.execute(statement)
+            result = connection.execute(text(query.typed()), values)
             return Answer(list(result.keys()), [list(row) for row in result])
