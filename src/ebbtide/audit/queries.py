@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -83,8 +83,10 @@ class Query:
             found = re.sub(rf"(?<![:\w]):{one.name}\b", f"CAST(:{one.name} AS {_TYPES[one.type]})", found)
         return found
 
-    def values(self, given: Mapping[str, Given], now: int) -> dict[str, Any]:
-        """The values of all parameters, instants as ISO 8601; `now` is the instant of that word.
+    def values(self, given: Mapping[str, Given], now: int) -> dict[str, str | int | float | None]:
+        """The values of all parameters, instants as ISO 8601.
+
+        `now` is the instant of that word, unless `known_at` is given: then that is as far as anything is known.
 
         An unknown parameter, a missing one, or one of the wrong type is refused.
         """
@@ -93,7 +95,18 @@ class Query:
             if name not in known:
                 takes = f"takes {', '.join(known)}" if known else "takes no parameters"
                 raise BadInput(f"{self.name} {takes}", field=name)
+        if "known_at" in known and given.get("known_at") is not None:
+            now = instant.parse(str(_value(known["known_at"], given["known_at"], now)))
         return {name: _value(parameter, given.get(name), now) for name, parameter in known.items()}
+
+    def document(self) -> dict[str, Any]:
+        """The query as a JSON document, but for its SQL."""
+        return {
+            "name": self.name,
+            "question": self.question,
+            "parameters": [asdict(one) for one in self.parameters],
+            "columns": [asdict(one) for one in self.columns],
+        }
 
 
 def _value(parameter: Parameter, given: Given, now: int) -> Any:
