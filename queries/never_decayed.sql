@@ -77,7 +77,7 @@ SELECT
         WHEN pin.op_type = 'PIN' THEN 'pinned'
         WHEN f.object_id IS NOT NULL THEN 'frozen'
         WHEN p.decay_profile = 'PERMANENT' THEN 'permanent'
-        WHEN r.slot IS NULL OR r.slot < o.runs_since THEN 'no_slot_since'
+        WHEN r.slot IS NULL OR r.slot <= o.runs_since THEN 'no_slot_since'
         ELSE 'no_change'
     END AS why
 FROM undecayed o

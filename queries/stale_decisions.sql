@@ -31,9 +31,9 @@ decided AS (
         min(effective_at) AS first_at,
         max(effective_at) AS last_at
     FROM audit.entries
-    -- What somebody asked for is no policy's decision, nor is a run's report.
+    -- What somebody asked for is no policy's decision, nor are a run's report and an assignment.
     WHERE actor_id = 'ebbtide'
-        AND op_type NOT IN ('ORGANISER_RUN', 'INTEGRITY_CHECK')
+        AND op_type NOT IN ('POLICY_ASSIGNED', 'ORGANISER_RUN', 'INTEGRITY_CHECK')
         AND effective_at <= :as_of
         AND (:known_at IS NULL OR recorded_at <= :known_at)
         AND (:namespace IS NULL OR namespace_id = :namespace)

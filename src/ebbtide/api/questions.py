@@ -2,33 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
 
-from ebbtide.api.opened import Opened
+from ebbtide.api.auditing import Auditing
 from ebbtide.audit import queries
 from ebbtide.audit.queries import Given, Query
+from ebbtide.audit.select import ROWS, SECONDS, Answer
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The rows of a query."""
+class Questions(Auditing):
+    """Named queries over the audit views. Nothing here can change anything.
 
-    columns: list[str]
-    rows: list[list[Any]]
-
-
-class Questions(Opened):
-    """Named queries over the audit views. Nothing here changes anything."""
+    Their parameters are texts, numbers or instants; a query that does not know, lacks or cannot read one is refused
+    with `BadInput`. What holds of `sql` holds of them.
+    """
 
     def audit_queries(self) -> list[Query]:
-        """The named queries at hand, by name."""
+        """The named queries, by name."""
         return [query for _, query in sorted(queries.library().items())]
 
-    def audit(self, name: str, **parameters: Given) -> Answer:
-        """The answer of a named query; a parameter it does not know, lacks or cannot read is refused."""
-        query = queries.pick(name, queries.library())
-        statement = query.bound(parameters, self._clock())
-        with self.store.begin() as connection:
-            result = connection.execute(statement)
-            return Answer(list(result.keys()), [list(row) for row in result])
+    def audit_query(self, name: str) -> Query:
+        """A named query. Raises `NotFound` where there is none of that name."""
+        return queries.pick(name, queries.library())
+
+    def audit(
+        self,
+        name: str,
+        parameters: Mapping[str, Given] | None = None,
+        *,
+        limit: int = ROWS,
+        seconds: float = SECONDS,
+        **more: Given,
+    ) -> Answer:
+        """The first rows that a named query gives; parameters as a mapping, or by name."""
+        sql, values = self._statement(name, {**(parameters or {}), **more})
+        return self.sql(sql, values, limit=limit, seconds=seconds)
+
+    def audit_to_csv(
+        self, name: str, file: Path | str, parameters: Mapping[str, Given] | None = None, *, seconds: float = SECONDS
+    ) -> int:
+        """Writes all rows that a named query gives as CSV with a header; how many there are."""
+        sql, values = self._statement(name, parameters or {})
+        return self.sql_to_csv(sql, file, values, seconds=seconds)
+
+    def audit_to_parquet(
+        self, name: str, file: Path | str, parameters: Mapping[str, Given] | None = None, *, seconds: float = SECONDS
+    ) -> int:
+        """Writes all rows that a named query gives as Parquet; how many there are."""
+        sql, values = self._statement(name, parameters or {})
+        return self.sql_to_parquet(sql, file, values, seconds=seconds)
+
+    def _statement(self, name: str, given: Mapping[str, Given]) -> tuple[str, dict[str, str | int | float | None]]:
+        query = self.audit_query(name)
+        return query.typed(), query.values(given, self._clock())

@@ -21,13 +21,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-
-from sqlalchemy import BigInteger, DateTime, Double, Text, TextClause, bindparam, text
-from sqlalchemy.types import TypeEngine
 
 from ebbtide.model import instant
 from ebbtide.model.errors import BadInput, NotFound
@@ -37,11 +34,11 @@ Given = str | int | float | datetime | None
 """A parameter's value: as its type has it, or as text."""
 
 NOW = "now"
-_TYPES: dict[str, TypeEngine[Any]] = {
-    "text": Text(),
-    "integer": BigInteger(),
-    "number": Double(),
-    "instant": DateTime(timezone=True),
+_TYPES = {
+    "text": "TEXT",
+    "integer": "BIGINT",
+    "number": "DOUBLE PRECISION",
+    "instant": "TIMESTAMP WITH TIME ZONE",
 }
 _PARAMETER = re.compile(rf"(\w+) \(({'|'.join(_TYPES)})(?:, (optional|default (.+)))?\)")
 _LARGEST = (1 << 63) - 1
@@ -83,8 +80,17 @@ class Query:
     text: str
     uses: tuple[str, ...] = ()
 
-    def bound(self, given: Mapping[str, Given], now: int) -> TextClause:
-        """The statement with its parameters, `now` being the instant of that word.
+    def typed(self) -> str:
+        """The SELECT with the type of each parameter beside it, so that its value may be text, or null."""
+        found = self.sql
+        for one in self.parameters:
+            found = re.sub(rf"(?<![:\w]):{one.name}\b", f"CAST(:{one.name} AS {_TYPES[one.type]})", found)
+        return found
+
+    def values(self, given: Mapping[str, Given], now: int) -> dict[str, str | int | float | None]:
+        """The values of all parameters, instants as ISO 8601.
+
+        `now` is the instant of that word, unless `known_at` is given: then that is as far as anything is known.
 
         An unknown parameter, a missing one, or one of the wrong type is refused.
         """
@@ -93,10 +99,18 @@ class Query:
             if name not in known:
                 takes = f"takes {', '.join(known)}" if known else "takes no parameters"
                 raise BadInput(f"{self.name} {takes}", field=name)
-        values = {name: _value(parameter, given.get(name), now) for name, parameter in known.items()}
-        return text(self.sql).bindparams(
-            *(bindparam(name, value, _TYPES[known[name].type]) for name, value in values.items())
-        )
+        if "known_at" in known and given.get("known_at") is not None:
+            now = instant.parse(str(_value(known["known_at"], given["known_at"], now)))
+        return {name: _value(parameter, given.get(name), now) for name, parameter in known.items()}
+
+    def document(self) -> dict[str, Any]:
+        """The query as a JSON document, but for its SQL."""
+        return {
+            "name": self.name,
+            "question": self.question,
+            "parameters": [asdict(one) for one in self.parameters],
+            "columns": [asdict(one) for one in self.columns],
+        }
 
 
 def _value(parameter: Parameter, given: Given, now: int) -> Any:
@@ -133,12 +147,12 @@ def _number(value: Given, now: int) -> float:
     return float(value)
 
 
-def _instant(value: Given, now: int) -> datetime:
+def _instant(value: Given, now: int) -> str:
     if isinstance(value, datetime):
-        return instant.to_datetime(instant.to_micros(value))
+        return instant.iso(instant.to_micros(value))
     if not isinstance(value, str):
         raise ValueError
-    return instant.to_datetime(now if value == NOW else instant.parse(value))
+    return instant.iso(now if value == NOW else instant.parse(value))
 
 
 _READ = {"text": _text, "integer": _integer, "number": _number, "instant": _instant}
