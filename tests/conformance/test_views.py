@@ -42,6 +42,13 @@ COLUMNS = {
         erased_at timestamptz, access_count bigint, reinforce_count bigint, supersedes uuid, superseded_by uuid,
         version bigint, fact_version bigint
     """,
+    "entries": """
+        namespace_id text, seq bigint, id uuid, recorded_at timestamptz, effective_at timestamptz, actor_id text,
+        actor_type text, recorded_day date, effective_day date, op_type text, stream_type text, object_id uuid,
+        version bigint, fact_version bigint, lifecycle_state text, salience double, confidence double,
+        salience_delta double, confidence_delta double, decay_profile text, policy_id text, policy_version text,
+        policy text, bytes bigint
+    """,
     "events": """
         namespace_id text, seq bigint, id uuid, recorded_at timestamptz, effective_at timestamptz, actor_id text,
         actor_type text, event_id uuid, ref text, stream text, role text, subject text, content text,

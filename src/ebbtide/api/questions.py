@@ -20,11 +20,11 @@ class Questions(Auditing):
 
     def audit_queries(self) -> list[Query]:
         """The named queries, by name."""
-        return [query for _, query in sorted(queries.library().items())]
+        return [query for _, query in sorted(queries.library(self._queries).items())]
 
     def audit_query(self, name: str) -> Query:
         """A named query. Raises `NotFound` where there is none of that name."""
-        return queries.pick(name, queries.library())
+        return queries.pick(name, queries.library(self._queries))
 
     def audit(
         self,

@@ -42,6 +42,11 @@ def install(db: Database, connection: Connection) -> None:
             connection.execute(text(f"GRANT SELECT ON audit.{name} TO ebbtide_auditor, ebbtide_app"))
 
 
+def names(db: Database) -> list[str]:
+    """The names of all views."""
+    return list(_views(db))
+
+
 def _views(db: Database) -> Mapping[str, Select[Any]]:
     memories = _memories(db)
     eligible = memories.subquery()

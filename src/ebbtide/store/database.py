@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -27,9 +28,35 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
+from ebbtide.model.errors import BadInput, StoreUnavailable
 from ebbtide.model.instant import DAY, SECOND
 
 Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a SELECT gives: its columns, and its rows as they come. Ids are texts, numbers without bounds decimals."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Confines:
+    """What a SELECT of an auditor may do: read these views of schema `audit`, for so many seconds."""
+
+    views: Sequence[str]
+    seconds: float
+
+    def late(self) -> BadInput:
+        """The error of one that took too long."""
+        return BadInput(f"took longer than {self.seconds:g} s and was stopped: ask for less, or allow it more time")
+
+    @staticmethod
+    def old() -> StoreUnavailable:
+        """The error of a store without these views."""
+        return StoreUnavailable("the store has not all views: run `ebb migrate`")
 
 
 class SqlMaths:
@@ -119,6 +146,16 @@ class Database(ABC):
         """Opens a connection, waiting a bounded time for a busy store.
 
         Raises `StoreUnavailable` that says who holds it, or why it cannot be reached.
+        """
+
+    @abstractmethod
+    def selected(
+        self, query: str, parameters: Sequence[Any] | Mapping[str, Any], within: Confines
+    ) -> AbstractContextManager[Selection]:
+        """Runs one SELECT that somebody else wrote, over the audit views alone, while it is open.
+
+        Nothing can be written, and no file or network be read. Raises `BadInput` for anything but one SELECT, for what
+        is no view, for functions that do more than compute, for its errors, and where it takes too long.
         """
 
     @abstractmethod

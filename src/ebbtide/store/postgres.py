@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 from psycopg.errors import DataError, InsufficientPrivilege
 from sqlalchemy import (
@@ -42,7 +43,8 @@ from sqlalchemy.types import UserDefinedType
 
 from ebbtide.model.errors import StoreUnavailable
 from ebbtide.store.arrow import schema_of
-from ebbtide.store.database import Database, Row
+from ebbtide.store.auditor import auditing
+from ebbtide.store.database import Confines, Database, Row, Selection
 from ebbtide.store.tables import contents
 
 MIGRATION = 0x65626274
@@ -111,6 +113,21 @@ class PostgreSQL(Database):
         except OperationalError as error:
             reason = str(error.orig).strip().splitlines()[0]
             raise StoreUnavailable(f"PostgreSQL at {self._where}: {reason}; nothing was written: try again") from error
+
+    @contextmanager
+    def selected(
+        self, query: str, parameters: Sequence[Any] | Mapping[str, Any], within: Confines
+    ) -> Iterator[Selection]:
+        with self.connect() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            try:
+                with auditing(raw, query, parameters, within) as selection:
+                    yield selection
+            except psycopg.OperationalError as error:
+                reason = str(error).strip().splitlines()[0]
+                raise StoreUnavailable(f"PostgreSQL at {self._where}: {reason}: try again") from error
+            finally:
+                raw.rollback()
 
     def bulk_insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         if not rows:
