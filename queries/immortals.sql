@@ -8,7 +8,11 @@
 -- column memories: how many
 -- column held: how many of them are also under a legal hold, while which no ttl ends
 -- column share: memories per ACTIVE memory of the namespace
-WITH kept AS (
+WITH numbers AS MATERIALIZED (
+    SELECT *
+    FROM audit.policy_parameters
+),
+kept AS (
     SELECT
         memories.namespace_id,
         memories.decay_profile,
@@ -29,29 +33,29 @@ WITH kept AS (
             ELSE 'beyond_horizon'
         END AS reason
     FROM audit.memories
-    JOIN audit.policy_parameters numbers
-        ON numbers.policy = memories.policy AND numbers.decay_profile = memories.decay_profile
+    JOIN numbers ON numbers.policy = memories.policy AND numbers.decay_profile = memories.decay_profile
     WHERE memories.lifecycle_state = 'ACTIVE' AND (:namespace IS NULL OR memories.namespace_id = :namespace)
 ),
-active AS (
-    SELECT namespace_id, count(*) AS memories
+counted AS (
+    SELECT
+        namespace_id,
+        reason,
+        decay_profile,
+        policy,
+        count(*) AS memories,
+        count(CASE WHEN held THEN 1 END) AS held,
+        CAST(sum(count(*)) OVER (PARTITION BY namespace_id) AS DOUBLE PRECISION) AS active
     FROM kept
-    GROUP BY 1
+    GROUP BY namespace_id, reason, decay_profile, policy
 )
 SELECT
-    kept.namespace_id,
-    kept.reason,
-    kept.decay_profile,
-    kept.policy,
-    count(*) AS memories,
-    count(CASE WHEN kept.held THEN 1 END) AS held,
-    CAST(count(*) AS DOUBLE PRECISION) / active.memories AS share
-FROM kept
-JOIN active ON active.namespace_id = kept.namespace_id
-WHERE kept.reason IS NOT NULL
-GROUP BY 1, 2, 3, 4, active.memories
-ORDER BY
-    kept.namespace_id COLLATE "C",
-    kept.reason COLLATE "C",
-    kept.decay_profile COLLATE "C",
-    kept.policy COLLATE "C"
+    namespace_id,
+    reason,
+    decay_profile,
+    policy,
+    memories,
+    held,
+    memories / active AS share
+FROM counted
+WHERE reason IS NOT NULL
+ORDER BY namespace_id COLLATE "C", reason COLLATE "C", decay_profile COLLATE "C", policy COLLATE "C"

@@ -1,4 +1,4 @@
--- question: Does what is forgotten deserve it, and does it go in time? The six measures in one table
+-- question: What do the six measures of forgetting say, in one table?
 -- parameter as_of (instant, default now): up to this instant; what stands at the ceiling and what is immortal is told as
 --   of now
 -- parameter days (integer, default 30): how far back from as_of, and how long is watched what left

@@ -35,7 +35,7 @@ WITH moves AS (
         AND (:namespace IS NULL OR namespace_id = :namespace)
     WINDOW stream AS (PARTITION BY namespace_id, object_id ORDER BY seq)
 ),
-gone AS (
+gone AS MATERIALIZED (
     SELECT
         moves.namespace_id,
         moves.object_id,
@@ -108,6 +108,14 @@ said_again AS (
     ) timeline
 ),
 -- Of what is erased nothing but the caller's word for it is left; it speaks of the last that went.
+words AS MATERIALIZED (
+    SELECT namespace_id, object_id
+    FROM audit.operations
+    WHERE op_type = 'ASSERT'
+        AND effective_at > :as_of - 2 * :days * INTERVAL '24 hours'
+        AND effective_at <= :as_of
+        AND (CAST(payload AS JSON) ->> 'reasserts_erased') = 'true'
+),
 reasserted AS (
     SELECT
         seq,
@@ -128,12 +136,8 @@ reasserted AS (
             NULL,
             NULL,
             memories.created_at
-        FROM audit.operations
-        JOIN audit.memories ON memories.namespace_id = operations.namespace_id AND memories.id = operations.object_id
-        WHERE operations.op_type = 'ASSERT'
-            AND operations.effective_at > :as_of - 2 * :days * INTERVAL '24 hours'
-            AND operations.effective_at <= :as_of
-            AND (CAST(operations.payload AS JSON) ->> 'reasserts_erased') = 'true'
+        FROM words
+        JOIN audit.memories ON memories.namespace_id = words.namespace_id AND memories.id = words.object_id
     ) timeline
 ),
 signs AS (
@@ -153,7 +157,7 @@ signs AS (
     FROM reasserted
     WHERE seq IS NOT NULL AND missed_at <= watched_to
 ),
-first_sign AS (
+first_sign AS MATERIALIZED (
     SELECT
         signs.*,
         row_number() OVER (PARTITION BY namespace_id, seq ORDER BY missed_at, sign COLLATE "C") AS nth

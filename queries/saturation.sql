@@ -9,7 +9,7 @@
 -- column salient: how many are not pinned and have a salience of 0.95 or more
 -- column confident_share: confident per active
 -- column salient_share: salient per active
-WITH ceilings AS (
+WITH ceilings AS MATERIALIZED (
     SELECT
         versions.policy_id || '@' || versions.policy_version AS policy,
         kinds.epistemic_type,

@@ -11,68 +11,81 @@
 -- column state: what it was by then, ARCHIVED, DEPRECATED, SUPERSEDED or EXPIRED
 -- column since: from when
 -- column days_stale: the days from since to shown_at
-WITH shown AS (
+WITH timeline AS (
     SELECT
         namespace_id,
         object_id,
         seq,
         actor_id,
-        coalesce(CAST(CAST(payload AS JSON) ->> 'stated_at' AS TIMESTAMPTZ), effective_at) AS shown_at
+        coalesce(CAST(CAST(payload AS JSON) ->> 'stated_at' AS TIMESTAMPTZ), effective_at) AS happened_at,
+        CAST(NULL AS BIGINT) AS moved,
+        CAST(NULL AS TEXT) AS state,
+        CAST(NULL AS TIMESTAMPTZ) AS expired_at
     FROM audit.operations
     WHERE op_type = 'ACCESS'
         AND effective_at > :as_of - :days * INTERVAL '24 hours'
         AND effective_at <= :as_of
         AND (:namespace IS NULL OR namespace_id = :namespace)
-),
--- What was on record of the memory by then, and the end of its ttl, which holds by the clock, before any run says so.
-marks AS (
-    SELECT shown.namespace_id, shown.seq, moves.lifecycle_state AS state, moves.effective_at AS since, moves.seq AS place
-    FROM shown
-    JOIN audit.entries moves
-        ON moves.namespace_id = shown.namespace_id
-        AND moves.object_id = shown.object_id
-        AND moves.lifecycle_state IS NOT NULL
-        AND moves.op_type <> 'ASSERT'
-        AND moves.seq < shown.seq
-        AND moves.effective_at <= shown.shown_at
     UNION ALL
-    SELECT shown.namespace_id, shown.seq, 'EXPIRED', expired.since, 9223372036854775807
-    FROM shown
-    JOIN (
-        SELECT namespace_id, target_id AS object_id, effective_at AS since
-        FROM audit.tombstones
-        WHERE reason = 'retention_policy_expiry'
-        UNION
-        SELECT namespace_id, id, expires_at
-        FROM audit.memories
-        WHERE expires_at IS NOT NULL
-    ) expired
-        ON expired.namespace_id = shown.namespace_id
-        AND expired.object_id = shown.object_id
-        AND expired.since <= shown.shown_at
+    SELECT namespace_id, object_id, NULL, NULL, effective_at, seq, lifecycle_state, NULL
+    FROM audit.entries
+    WHERE lifecycle_state IS NOT NULL AND op_type <> 'ASSERT'
+    UNION ALL
+    -- A ttl ends by the clock, before any run says so.
+    SELECT namespace_id, target_id, NULL, NULL, effective_at, NULL, NULL, effective_at
+    FROM audit.tombstones
+    WHERE reason = 'retention_policy_expiry'
+    UNION ALL
+    SELECT namespace_id, id, NULL, NULL, expires_at, NULL, NULL, expires_at
+    FROM audit.memories
+    WHERE expires_at IS NOT NULL
 ),
-last_mark AS (
+-- Each change of state and what was shown until the next one, as a group.
+grouped AS (
     SELECT
-        marks.*,
-        row_number() OVER (PARTITION BY namespace_id, seq ORDER BY place DESC, since) AS nth
-    FROM marks
+        timeline.*,
+        min(expired_at) OVER (PARTITION BY namespace_id, object_id) AS ttl_ended,
+        count(moved) OVER (
+            PARTITION BY namespace_id, object_id ORDER BY happened_at, seq IS NOT NULL, moved ROWS UNBOUNDED PRECEDING
+        ) AS nth
+    FROM timeline
+),
+shown AS (
+    SELECT
+        namespace_id,
+        object_id,
+        seq,
+        actor_id,
+        happened_at,
+        ttl_ended,
+        max(moved) OVER period AS moved,
+        max(state) OVER period AS state,
+        max(CASE WHEN moved IS NOT NULL THEN happened_at END) OVER period AS since
+    FROM grouped
+    WINDOW period AS (PARTITION BY namespace_id, object_id, nth)
+),
+stale AS MATERIALIZED (
+    SELECT
+        namespace_id,
+        object_id,
+        seq,
+        actor_id,
+        happened_at AS shown_at,
+        CASE WHEN ttl_ended <= happened_at THEN 'EXPIRED' ELSE state END AS state,
+        CASE WHEN ttl_ended <= happened_at THEN ttl_ended ELSE since END AS since
+    FROM shown
+    WHERE seq IS NOT NULL AND (ttl_ended <= happened_at OR (state <> 'ACTIVE' AND moved < seq))
 )
 SELECT
-    shown.namespace_id,
-    shown.object_id,
+    stale.namespace_id,
+    stale.object_id,
     memories.ref,
-    shown.seq,
-    shown.shown_at,
-    shown.actor_id,
-    last_mark.state,
-    last_mark.since,
-    floor(CAST(extract(epoch FROM shown.shown_at - last_mark.since) AS DOUBLE PRECISION) / 864 + 0.5) / 100
-        AS days_stale
-FROM shown
-JOIN last_mark
-    ON last_mark.namespace_id = shown.namespace_id
-    AND last_mark.seq = shown.seq
-    AND last_mark.nth = 1
-    AND last_mark.state <> 'ACTIVE'
-JOIN audit.memories ON memories.namespace_id = shown.namespace_id AND memories.id = shown.object_id
-ORDER BY shown.namespace_id COLLATE "C", shown.seq
+    stale.seq,
+    stale.shown_at,
+    stale.actor_id,
+    stale.state,
+    stale.since,
+    floor(CAST(extract(epoch FROM stale.shown_at - stale.since) AS DOUBLE PRECISION) / 864 + 0.5) / 100 AS days_stale
+FROM stale
+JOIN audit.memories ON memories.namespace_id = stale.namespace_id AND memories.id = stale.object_id
+ORDER BY stale.namespace_id COLLATE "C", stale.seq

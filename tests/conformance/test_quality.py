@@ -165,13 +165,13 @@ def stores(make_url_for_module):
             clock = Clock()
             ebb = Ebbtide.open(make_url_for_module(kind), clock=clock, entropy=counted_entropy())
             stack.enter_context(ebb)
-            stack.enter_context(ebb.store.session())
-            for policy in POLICIES:
-                ebb.register_policy(Policy.model_validate(policy))
-            for happens in (missed, stood, moved, faded):
-                life = Life(ebb, Clock())
-                life.clock = clock
-                happens(life)
+            with ebb.store.session():
+                for policy in POLICIES:
+                    ebb.register_policy(Policy.model_validate(policy))
+                for happens in (missed, stood, moved, faded):
+                    life = Life(ebb, Clock())
+                    life.clock = clock
+                    happens(life)
             clock.now = Clock().now
             clock.forward(days=60)
             made.append(ebb)
@@ -180,7 +180,7 @@ def stores(make_url_for_module):
 
 def asked(stores, name: str, **given: object) -> list[dict[str, object]]:
     """The rows of a query, which are the same on both databases."""
-    first, second = (ebb.audit(name, **given) for ebb in stores)
+    first, second = (ebb.audit(name, given) for ebb in stores)
     assert first == second
     return [dict(zip(first.columns, row, strict=True)) for row in first.rows]
 
