@@ -5,17 +5,17 @@ Needs matplotlib, which comes with `ebbtide[plot]`.
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import warnings
+from importlib.util import find_spec
 from typing import Any
 
 from ebbtide.draw.chart import Axis, Chart
 from ebbtide.draw.terminal import letters
-from ebbtide.model.errors import BadInput
+from ebbtide.model.errors import NotInstalled
 from ebbtide.model.instant import to_datetime
 
-_SETTINGS = {
+_SETTINGS: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "ebbtide",
     "path.simplify": False,
@@ -23,22 +23,23 @@ _SETTINGS = {
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
-_NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+_NO_METADATA: Any = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 _COLOURS = ("#0b7285", "#ae3ec9", "#2b8a3e", "#e67700", "#1864ab", "#c92a2a")
 """Dark enough to be read on white."""
 
 
 def refuse_missing() -> None:
-    """Refuses to draw where matplotlib is not installed."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise BadInput("SVG needs matplotlib: pip install 'ebbtide[plot]'", field="svg")
+    """Raises `NotInstalled` where matplotlib is missing."""
+    if find_spec("matplotlib") is None:
+        raise NotInstalled("SVG needs matplotlib: pip install 'ebbtide[plot]'", field="svg")
 
 
 def svg(chart: Chart) -> str:
     """The chart as an SVG document."""
     refuse_missing()
-    import matplotlib
-    from matplotlib.figure import Figure
+    # Heavy, and needed by few: imported where it is used.
+    import matplotlib  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
 
     out = io.StringIO()
     with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():

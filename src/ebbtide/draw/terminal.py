@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 
 import plotille
 from rich.text import Text
@@ -30,10 +31,14 @@ class _Signs:
     tick: str
     threshold: str
     now: str
-    dots: Sequence[str] | None
+    dots: Sequence[str]
+
+    def of(self, place: int) -> str | None:
+        """What a line is made of by its place; None for braille, which says itself where its points are."""
+        return self.dots[place % len(self.dots)] if self.dots else None
 
 
-_UNICODE = _Signs("│", "└", "─", "┬", "┄", "│", None)
+_UNICODE = _Signs("│", "└", "─", "┬", "┄", "│", ())
 _ASCII = _Signs("|", "+", "-", "+", "-", ":", ("*", ".", "o", "x", "=", "~"))
 
 Cell = tuple[str, str]
@@ -83,10 +88,10 @@ class _Grid:
                 row[column] = (signs.now, "dim")
         for place, line in reversed(list(enumerate(self._chart.lines))):
             style = STYLES[place % len(STYLES)]
-            for row, text in enumerate(self._dots(line, solid=place == 0)):
+            for cells, text in zip(found, self._dots(line, solid=place == 0), strict=True):
                 for column, dots in enumerate(text):
                     if dots != _BLANK:
-                        found[row][column] = (dots if signs.dots is None else signs.dots[place % len(signs.dots)], style)
+                        cells[column] = (signs.of(place) or dots, style)
         for mark in self._chart.marks:
             found[self._row(mark.y)][self._column(mark.x)] = (self.letters[mark.what], "bold")
         return found
@@ -96,7 +101,7 @@ class _Grid:
         canvas = plotille.Canvas(self._width, self._height, self._low, 0.0, self._high, _HEADROOM)
         points = list(zip(map(float, line.x), map(float, line.y), strict=True))
         if solid:
-            for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+            for (x0, y0), (x1, y1) in pairwise(points):
                 canvas.line(x0, y0, x1, y1)
         else:
             seen = set()
@@ -143,8 +148,8 @@ def letters(words: Sequence[str]) -> dict[str, str]:
 def _legend(chart: Chart, marks: dict[str, str], signs: _Signs, width: int) -> Iterator[Text]:
     parts = []
     for place, line in enumerate(chart.lines):
-        dots = ("⠤⠤" if place == 0 else "⠄⠄") if signs.dots is None else signs.dots[place % len(signs.dots)] * 2
-        parts.append(Text.assemble((f"{dots} {line.name}", STYLES[place % len(STYLES)])))
+        dots = signs.of(place) or ("⠤" if place == 0 else "⠄")
+        parts.append(Text(f"{dots * 2} {line.name}", STYLES[place % len(STYLES)]))
     if chart.now is not None:
         parts.append(Text(f"{signs.now} now", "dim"))
     parts += [Text(f"{letter} {word}") for word, letter in marks.items()]
