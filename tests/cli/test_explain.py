@@ -52,7 +52,7 @@ def test_explain(run, tmp_path: Path) -> None:
 
     shown = run("explain", "home", "--as-of", "2026-01-21T00:00:00Z")
     assert shown.code == 0
-    assert shown.out.startswith("Memory home is ACTIVE, with salience 0.571 and confidence 0.751")
+    assert shown.out.startswith("Memory home is ACTIVE, with salience 0.571 and confidence 0.692")
     drawing = [line for line in shown.out.splitlines() if "│" in line or "└" in line]
     assert len(drawing) > 14
     assert max(map(len, drawing)) <= 80

@@ -310,3 +310,55 @@ def plain(told: Any, gone: bool) -> dict[str, Any]:
     if gone:
         found["memory"]["value"] = None
     return found
+
+
+# What stands apart from the rules
+
+
+def test_a_centrality_to_come_is_told_of(ebb, clock) -> None:
+    """κ = 0.05 · 1/1 at the next Monday's slot; the forecast is that of the present segment until then."""
+    ebb.ask(*(belief("default", n, DecayProfile.SLOW, EpistemicType.ASSERTED, 0) for n in (0, 1)))
+    ebb.organise()
+    clock.forward(days=1)
+    ebb.ask({"op": "RELATE", "edge_type": "ABOUT", "source": "n0", "target": "n1", "confidence": 1.0})
+    assert ebb.explain("n0").next_centrality is None
+    told = ebb.explain("n1")
+    assert told.next_centrality is not None
+    assert (told.next_centrality.now, told.next_centrality.becomes) == (0.0, 0.05)
+    assert instant.iso(instant.to_micros(told.next_centrality.slot)) == "2026-03-09T00:00:00Z"
+    clock.set("2026-03-09T01:00:00Z")
+    ebb.organise()
+    after = ebb.explain("n1")
+    assert after.next_centrality is None
+    assert (after.segment.centrality, after.segment.begins_at) == (0.05, told.next_centrality.slot)
+    assert after.forecast[0].at > told.forecast[0].at
+
+
+def test_an_erasing_ttl_waits_for_a_held_summary(ebb, clock) -> None:
+    document = {"id": "short", "version": "1.0.0", "params": {"retention": [{"ttl_days": 10, "action": "erase"}]}}
+    ebb.register_policy(Policy.model_validate(document))
+    ebb.ask(belief("default", 5, DecayProfile.SLOW, EpistemicType.ASSERTED, 0))
+    ebb.assign_policy("short@1.0.0")
+    ebb.ask(
+        {
+            "op": "ASSERT",
+            "ref": "summary",
+            "value": "all of it",
+            "object_type": "SUMMARY",
+            "epistemic_type": "INFERRED",
+            "source_type": "SYSTEM_INFERRED",
+            "evidence": ["n5"],
+        },
+        {"op": "HOLD", "object": "summary"},
+    )
+    told = ebb.explain("n5")
+    assert [step.rule for step in told.forecast] == ["warning"], "what comes before it comes"
+    assert told.waits_for is not None
+    assert told.waits_for in told.summary
+    clock.forward(days=20)
+    ebb.organise()
+    assert ebb.memory("n5").erased_at is None
+    ebb.ask({"op": "RELEASE", "object": "summary"})
+    again = ebb.explain("n5")
+    assert again.waits_for is None
+    assert [(step.rule, step.action, step.overdue) for step in again.forecast] == [("ttl", "erase", True)]

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import numpy as np
 from pydantic import JsonValue
-from sqlalchemy import BigInteger, Connection, Text, Uuid, literal, or_, select
+from sqlalchemy import BigInteger, Connection, Text, Uuid, func, literal, or_, select
 
 from ebbtide.audit import sentences
 from ebbtide.audit.explanation import (
@@ -25,6 +25,7 @@ from ebbtide.audit.explanation import (
     Foreseen,
     Head,
     Mark,
+    NextCentrality,
     Segment,
     Suppression,
     UnderPolicy,
@@ -39,9 +40,11 @@ from ebbtide.memory.read import Memory
 from ebbtide.model import instant
 from ebbtide.model.entry import Entry
 from ebbtide.model.state import MemoryState
-from ebbtide.model.words import DecayProfile, Expiry, OpType, Resolution, Rule, TombstoneReason
+from ebbtide.model.words import DecayProfile, Expiry, OpType, Resolution, Rule, Task, TombstoneReason
+from ebbtide.organise.centrality import central_to_be
 from ebbtide.policy.document import Policy
 from ebbtide.policy.files import shipped
+from ebbtide.policy.schedule import newest_start
 from ebbtide.project.fold import apply
 from ebbtide.project.passes import NAMESPACE
 from ebbtide.project.refold import until
@@ -49,7 +52,7 @@ from ebbtide.project.shelf import Shelf
 from ebbtide.project.summaries import kept_by_hold
 from ebbtide.project.writer import entry_from
 from ebbtide.store.database import Database
-from ebbtide.store.tables import batches, event_log, policies, suppressions
+from ebbtide.store.tables import batches, event_log, namespaces, organiser_runs, policies, suppressions
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +105,11 @@ def explain(
     decisions = _decisions(lived, terms_of)
     erasure = _erasure(connection, namespace, lived)
     ahead = [_foreseen(step, when.at) for step in steps]
+    central = _next_centrality(connection, shelf, state, terms, when.at)
     return Explanation(
         as_of=instant.to_datetime(when.at),
         known_at=_time(when.known_at),
-        summary=sentences.summary(memory, flags, policy, ahead, erasure, waits_for),
+        summary=sentences.summary(memory, flags, policy, ahead, erasure, waits_for, central),
         memory=memory,
         withheld=sentences.withheld(memory, flags),
         segment=_segment(state, terms, when.at),
@@ -117,6 +121,7 @@ def explain(
         erasure=erasure,
         forecast=ahead,
         waits_for=waits_for,
+        next_centrality=central,
         curve=_curve(terms_of, lived, steps, when.at),
     )
 
@@ -381,6 +386,29 @@ def _foreseen(step: Step, at: int) -> Foreseen:
         action=step.action,
         overdue=step.at <= at,
     )
+
+
+def _next_centrality(
+    connection: Connection, shelf: Shelf, state: MemoryState, terms: Terms, at: int
+) -> NextCentrality | None:
+    """Another κ than the one it has, where a weekly pass gives it one before a rule strikes."""
+    if not state.active or state.standing:
+        return None
+    becomes = central_to_be(connection, state, terms.policy.params.centrality.weight, at)
+    n, runs = namespaces.c, organiser_runs.c
+    last = select(func.max(runs.slot)).where(
+        runs.namespace_id == n.namespace_id, runs.task == Task.CENTRALITY.value, runs.slot <= at
+    )
+    query = select(n.policy_id, n.policy_version, n.began_at, last.scalar_subquery().label("last"))
+    head = connection.execute(query.where(n.namespace_id == state.namespace_id)).one()
+    interval = shelf.terms(state.namespace_id, head.policy_id, head.policy_version).policy.interval(Task.CENTRALITY)
+    slot = newest_start(interval, at)
+    if slot < head.began_at or (head.last is not None and head.last >= slot):
+        slot += interval
+    slot = max(slot, newest_start(interval, state.segment_at - 1) + interval)
+    if becomes == state.centrality or (state.due_at is not None and state.due_at <= slot):
+        return None
+    return NextCentrality(slot=instant.to_datetime(slot), now=state.centrality, becomes=becomes)
 
 
 # The curve

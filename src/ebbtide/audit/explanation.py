@@ -139,6 +139,14 @@ class Foreseen(_Told):
     overdue: bool
 
 
+class NextCentrality(_Told):
+    """Another centrality that the pass of a slot gives the memory: from then on it has another future."""
+
+    slot: datetime
+    now: float
+    becomes: float
+
+
 class Head(_Told):
     """Where the log stood after an erasure, as its receipt says it."""
 
@@ -200,4 +208,5 @@ class Explanation(_Told):
     erasure: Erasure | None
     forecast: list[Foreseen]
     waits_for: str | None
+    next_centrality: NextCentrality | None
     curve: CurveTold

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from ebbtide.audit.explanation import Erasure, Flags, Foreseen, Suppression, UnderPolicy
+from ebbtide.audit.explanation import Erasure, Flags, Foreseen, NextCentrality, Suppression, UnderPolicy
 from ebbtide.memory.read import BELIEVED_ENOUGH, Memory
 from ebbtide.model.words import Expiry, LifecycleState, Rule
 
@@ -24,6 +24,7 @@ def summary(
     forecast: Sequence[Foreseen],
     erasure: Erasure | None,
     waits_for: str | None,
+    central: NextCentrality | None,
 ) -> str:
     """What a memory is now and what comes next, in one paragraph."""
     if erasure is not None:
@@ -39,13 +40,16 @@ def summary(
     said.append("It is retrieved by default." if reason is None else reason)
     said += _standing(memory, flags)
     if forecast:
-        parts = [_step(step, policy) for step in forecast]
-        chain = parts[0] if len(parts) == 1 else f"{', then '.join(parts)}"
-        said.append(f"If nothing touches it, it {chain}.")
+        said.append(f"If nothing touches it, it {', then '.join(_step(step, policy) for step in forecast)}.")
     elif waits_for is None and flags.tombstoned_at is None:
         said.append("If nothing touches it, nothing more happens to it.")
     if waits_for is not None:
         said.append(waits_for)
+    if central is not None:
+        said.append(
+            f"The centrality pass of {when(central.slot)} makes its centrality {central.becomes:g} (now "
+            f"{central.now:g}), which begins another future."
+        )
     return " ".join(said)
 
 
