@@ -40,7 +40,7 @@ def summary(
     said.append("It is retrieved by default." if reason is None else reason)
     said += _standing(memory, flags)
     if forecast:
-        said.append(f"If nothing touches it, it {', then '.join(_step(step, policy) for step in forecast)}.")
+        said.append(f"If nothing touches it, it {_steps(forecast, policy)}.")
     elif waits_for is None and flags.tombstoned_at is None:
         said.append("If nothing touches it, nothing more happens to it.")
     if waits_for is not None:
@@ -72,16 +72,21 @@ def _standing(memory: Memory, flags: Flags) -> list[str]:
     return said
 
 
+def _steps(forecast: Sequence[Foreseen], policy: UnderPolicy) -> str:
+    """All that comes; what is overdue goes before what is not."""
+    overdue = ", then ".join(_step(step, policy) for step in forecast if step.overdue)
+    ahead = ", then ".join(_step(step, policy) for step in forecast if not step.overdue)
+    said = [f"was due to be {overdue}, which the next pass does"] if overdue else []
+    return ", and ".join([*said, *([f"will be {ahead}"] if ahead else [])])
+
+
 def _step(step: Foreseen, policy: UnderPolicy) -> str:
-    will = "was due to be" if step.overdue else "will be"
     at = when(step.at)
-    if step.overdue:
-        at += ", which the next pass does"
     if step.rule == Rule.WARNING:
-        return f"{will} warned on {at} (warning: salience below {policy.warning:g})"
+        return f"warned on {at} (warning: salience below {policy.warning:g})"
     if step.rule == Rule.TTL:
         done = "erased" if step.action == Expiry.ERASE else "archived for good"
-        return f"{will} {done} on {at} (ttl)"
+        return f"{done} on {at} (ttl)"
     why = {
         Rule.ARCHIVE: f"salience below {policy.archive:g}",
         Rule.FORCE_ARCHIVE: f"salience below {policy.force_archive:g}",
@@ -89,7 +94,7 @@ def _step(step: Foreseen, policy: UnderPolicy) -> str:
     }[Rule(step.rule)]
     if step.rule == Rule.ARCHIVE and step.to_state == LifecycleState.DEPRECATED:
         why += f", and confidence {step.confidence:.3f} below {policy.archive_min_confidence:g}"
-    return f"{will} {step.to_state} on {at} ({step.rule}: {why})"
+    return f"{step.to_state} on {at} ({step.rule}: {why})"
 
 
 def withheld(memory: Memory, flags: Flags) -> str | None:
