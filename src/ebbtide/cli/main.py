@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ebbtide import __version__
-from ebbtide.cli import act, audit, follow, output, pack, policy, proof, replay, runs, sql, tell
+from ebbtide.cli import act, audit, explain, follow, output, pack, policy, proof, replay, runs, sql, tell
 from ebbtide.cli.options import (
     Actor,
     AsOf,
@@ -437,6 +437,7 @@ pack.register(app)
 proof.register(app)
 replay.register(app)
 follow.register(app)
+explain.register(app)
 sql.register(app)
 app.add_typer(audit.app, name="audit")
 app.add_typer(policy.app, name="policy")
