@@ -55,11 +55,12 @@ def show(
     if format == Format.JSON:
         output.document(output.run_document(found) | ({} if held is None else {"held": output.held_document(held)}))
         return
-    output.table("Run", ("field", "value"), ((k, v) for k, v in output.run_document(found).items() if v is not None))
+    fields = {**output.run_document(found), "guard": found.verdict}
+    output.table("Run", ("field", "value"), ((k, v) for k, v in fields.items() if v is not None))
     if held is None:
         return
     output.table(
-        f"{held.total} would go, the first {len(held.leaving)}",
+        f"{held.total} would go" + (f", the first {shown}" if (shown := len(held.leaving)) < held.total else ""),
         ("ref", "rule", "at", "to", "salience", "conf."),
         (
             (

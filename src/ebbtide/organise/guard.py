@@ -88,7 +88,7 @@ class Verdict:
             (self.event_due, self.event_of, "events"),
         )
         weighed = [f"{due} of {of} {what}" for due, of, what in numbers if of is not None]
-        return f"{self.verdict} by the guard: {', '.join(weighed)} would go"
+        return f"{self.verdict} by the guard: {', '.join(weighed)} would go" if weighed else "not judged by the guard"
 
     def approved(self) -> Verdict:
         """The verdict once an operator has said yes."""
