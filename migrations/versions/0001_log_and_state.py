@@ -32,6 +32,7 @@ TABLES = (
     "memory_state",
     "organiser_runs",
     "consumers",
+    "leases",
 )
 
 
@@ -218,6 +219,18 @@ def upgrade() -> None:
         big("seq"),
         big("as_of"),
         key=("consumer",),
+    )
+    table(
+        "leases",
+        text("holder", nullable=True),
+        text("session", nullable=True),
+        big("lease_until", nullable=True),
+        sa.Column("failures", sa.Integer, nullable=False),
+        big("retry_at", nullable=True),
+        text("task", nullable=True),
+        big("slot", nullable=True),
+        text("error", nullable=True),
+        key=(),
     )
     table(
         "policies",

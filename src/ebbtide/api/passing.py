@@ -8,10 +8,11 @@ from functools import partial
 
 from ebbtide.api.opened import Opened, Progress, When, micros, no_progress
 from ebbtide.model import instant
-from ebbtide.model.errors import BadInput
+from ebbtide.model.errors import BadInput, NotFound
 from ebbtide.model.words import Task
 from ebbtide.organise.extract import extract, refuse_missing
 from ebbtide.organise.run import Ledger, Organiser, Run
+from ebbtide.organise.sharing import shared
 from ebbtide.organise.summarise import Summariser
 from ebbtide.policy.document import Policy
 
@@ -33,16 +34,18 @@ class Passing(Opened):
 
         Without `tasks`, those that the namespace's policy schedules. With `no_guard` no slot is held, and its run
         says so.
+
+        Other organisers may run on the same store: each namespace is run by one of them. One that fails stops no
+        other; it is set aside for a while, and its run is `quarantined`.
         """
         at, chosen = self._past(as_of), self._tasks(tasks)
         with self._organiser(dry_run, stopping, guarded=not no_guard) as organiser:
-            found = []
-            for name in organiser.namespaces() if namespace is None else [namespace]:
-                for start, task in _due(organiser.ledger(name), chosen, at):
-                    run = organiser.run(name, task, start)
-                    if run is not None:
-                        found.append(run)
-            return found
+            names = organiser.namespaces() if namespace is None else [_known(organiser, namespace)]
+            if not dry_run:
+                return shared(organiser, names, lambda ledger: _due(ledger, chosen, at))
+            slots = [(name, *slot) for name in names for slot in _due(organiser.ledger(name), chosen, at)]
+            runs = [organiser.run(name, task, start) for name, start, task in slots]
+            return [run for run in runs if run is not None]
 
     def walk(
         self,
@@ -142,6 +145,12 @@ class Passing(Opened):
 
 def _already_begun() -> AbstractContextManager[None]:
     return nullcontext()
+
+
+def _known(organiser: Organiser, namespace: str) -> str:
+    if not organiser.has(namespace):
+        raise NotFound(f"there is no namespace {namespace!r}", field="namespace")
+    return namespace
 
 
 def _due(ledger: Ledger, chosen: list[Task] | None, at: int) -> list[tuple[int, Task]]:

@@ -199,7 +199,7 @@ def organise(
         output.runs(busy or found, "Would be done" if dry_run else "Done")
         if busy and len(busy) < len(found):
             sys.stdout.write(f"({len(found) - len(busy)} more runs found nothing due)\n")
-        output.say_held(found)
+        output.say_waiting(found)
 
 
 @app.command()

@@ -174,9 +174,12 @@ def held_document(found: Held) -> dict[str, Any]:
     }
 
 
-def say_held(found: Sequence[Run]) -> None:
-    """Says of each run that the guard held how much it held, and where to go on."""
+def say_waiting(found: Sequence[Run]) -> None:
+    """Says of each run that waits for an operator why, and where to go on."""
     for run in found:
+        if run.status == RunStatus.QUARANTINED:
+            why = f"set aside for a while: {run.error}: `ebb runs retry {run.namespace_id}` tries it sooner"
+            sys.stdout.write(f"{printable(run.namespace_id)}: {printable(why)}\n")
         if run.status == RunStatus.HELD:
             sys.stdout.write(f"{printable(run.namespace_id)}: {run.verdict}: `ebb runs show {run.run_id}`\n")
 
