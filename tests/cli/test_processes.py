@@ -117,13 +117,13 @@ def test_commands_and_a_daemon_share_a_store(url, run, monkeypatch):
     assert run("ingest", "-", stdin=fact(1, "early")).code == 0
     with child(EBB, "daemon", "--every", "0.2") as daemon:
         line_with(daemon, "started")
-        line_with(daemon, "run", "namespace=early", "task=lifecycle", "status=done")
+        line_with(daemon, '"event": "run"', '"namespace": "early"', '"task": "lifecycle"', '"status": "done"')
         for number in range(5):
             for command in COMMANDS:
                 done = run(*command, stdin=fact(number, "maya") if number else fact(1, "maya"))
                 assert (done.code, done.err) == (0, ""), command
         assert run("ingest", "-", stdin=fact(1, "late")).code == 0
-        line_with(daemon, "run", "namespace=late", "task=lifecycle", "status=done")
+        line_with(daemon, '"event": "run"', '"namespace": "late"', '"task": "lifecycle"', '"status": "done"')
         daemon.send_signal(signal.SIGTERM)
         line_with(daemon, "stopped")
         assert daemon.wait(60) == 0
@@ -134,7 +134,7 @@ def test_commands_and_a_daemon_share_a_store(url, run, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_daemon_with_nothing_to_do_ends_when_told_to(store, number):
     with child(EBB, "daemon", "--every", "3600") as daemon:
-        line_with(daemon, "run", "task=lifecycle", "status=done")
+        line_with(daemon, '"event": "run"', '"task": "lifecycle"', '"status": "done"')
         daemon.send_signal(number)
         line_with(daemon, "stopped")
         assert daemon.wait(60) == 0
@@ -161,7 +161,8 @@ def test_a_daemon_told_to_stop_while_it_starts_stops(store):
         check=False,
         timeout=20,
     )
-    assert (ended.returncode, ended.stderr) == (0, b"")
+    said = [json.loads(line)["event"] for line in ended.stderr.splitlines()]
+    assert (ended.returncode, ended.stdout, said) == (0, b"", ["started", "stopped"])
 
 
 def test_a_daemon_outlives_a_held_store(store, run, monkeypatch):
@@ -170,7 +171,7 @@ def test_a_daemon_outlives_a_held_store(store, run, monkeypatch):
     with held(store) as holder, child(EBB, "daemon", "--every", "0.2") as daemon:
         assert f"PID {holder.pid}" in line_with(daemon, "store unavailable")
         holder.communicate("\n", timeout=20)
-        line_with(daemon, "run", "task=lifecycle", "status=done")
+        line_with(daemon, '"event": "run"', '"task": "lifecycle"', '"status": "done"')
         daemon.send_signal(signal.SIGTERM)
         line_with(daemon, "stopped")
         assert daemon.wait(60) == 0

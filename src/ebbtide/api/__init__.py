@@ -9,9 +9,10 @@ from ebbtide.api.packing import Packing
 from ebbtide.api.proving import Proving
 from ebbtide.api.questions import Questions
 from ebbtide.api.replaying import Replaying
+from ebbtide.api.watching import Watching
 
 
-class Ebbtide(Asking, Following, Replaying, Packing, Proving, Questions, Explaining, Guarding):
+class Ebbtide(Asking, Following, Replaying, Packing, Proving, Questions, Explaining, Guarding, Watching):
     """A store of memory. Every call is a unit of work of its own: on return it is committed, or nothing of it is.
 
     `url` names the store, `wait` is how many seconds a busy one is waited for, `policies` a folder of policy files

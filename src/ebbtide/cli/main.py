@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ebbtide import __version__
-from ebbtide.cli import act, audit, explain, follow, output, pack, policy, proof, replay, runs, sql, tell
+from ebbtide.cli import act, audit, daemon, explain, follow, output, pack, policy, proof, replay, runs, sql, tell
 from ebbtide.cli.options import (
     Actor,
     AsOf,
@@ -31,7 +31,6 @@ from ebbtide.cli.settings import read
 from ebbtide.memory.ingest import Ingested
 from ebbtide.memory.ranking import read_candidates
 from ebbtide.model.errors import BadInput, EbbtideError
-from ebbtide.organise.daemon import daemon as run_daemon
 
 app = typer.Typer(
     help="Ebbtide: memory that fades by rules you can read, audit and replay.\n\n"
@@ -202,24 +201,7 @@ def organise(
         output.say_waiting(found)
 
 
-@app.command()
-def daemon(
-    every: Annotated[
-        float | None, typer.Option(help="Seconds between wake-ups [default: 60]", show_default=False)
-    ] = None,
-    namespace: OneNamespace = None,
-    url: Url = None,
-) -> None:
-    """Run the schedule until stopped; SIGTERM finishes the chunk in hand.
-
-    Example: ebb daemon --every 60
-    """
-    settings = read()
-    with opened(url) as ebb:
-        run_daemon(
-            lambda stopping: ebb.organise(namespace=namespace, stopping=stopping),
-            every=settings.every if every is None else every,
-        )
+daemon.register(app)
 
 
 @app.command()
