@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,34 +28,36 @@ MISSED = 3
 class Watch(Reports):
     """Hears of every run of an organiser that wakes up every so many seconds.
 
-    `counts` says whether metrics are read by anybody. Told from the organiser's thread, asked from others.
+    `counts` says whether metrics are read by anybody; `clock` gives seconds that never run backwards. Told from the
+    organiser's thread, asked from others.
     """
 
-    def __init__(self, *, every: float, counts: bool) -> None:
+    def __init__(self, *, every: float, counts: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self.counts = counts
+        self._clock = clock
         self.metrics = Metrics()
         self._patience = max(MISSED * every, 60.0)
         self._lock = threading.Lock()
-        self._alive = time.monotonic()
+        self._alive = self._clock()
         self._wrong: str | None = "no pass has come to its end yet"
         self._standing: Standing | None = None
 
     @contextmanager
     def one_pass(self) -> Iterator[None]:
         """Around a pass: how long it took, and whether it came to its end."""
-        began = time.monotonic()
+        began = self._clock()
         try:
             yield
         except EbbtideError as error:
             self._ended(f"the last pass failed: {error}")
-            self.metrics.passed(time.monotonic() - began, well=False)
+            self.metrics.passed(self._clock() - began, well=False)
             raise
         self._ended(None)
-        self.metrics.passed(time.monotonic() - began, well=True)
+        self.metrics.passed(self._clock() - began, well=True)
 
     def _ended(self, wrong: str | None) -> None:
         with self._lock:
-            self._alive, self._wrong = time.monotonic(), wrong
+            self._alive, self._wrong = self._clock(), wrong
 
     def ran(self, run: Run, seconds: float) -> None:
         waits = run.status in (RunStatus.HELD, RunStatus.QUARANTINED)
@@ -77,7 +79,7 @@ class Watch(Reports):
 
     def wrote(self, entries: Mapping[str, int]) -> None:
         with self._lock:
-            self._alive = time.monotonic()
+            self._alive = self._clock()
         self.metrics.wrote(entries)
 
     def waited(self, seconds: float) -> None:
@@ -96,7 +98,7 @@ class Watch(Reports):
         """Whether the organiser is ready, if not why, and where the store stood after the last pass."""
         with self._lock:
             found, problems = self._standing, [] if self._wrong is None else [self._wrong]
-            silent = time.monotonic() - self._alive
+            silent = self._clock() - self._alive
         if silent > self._patience:
             problems.append(f"no pass and no chunk of one has ended for {silent:.0f} s")
         document: dict[str, Any] = {"live": True, "ready": not problems, "problems": problems}
