@@ -115,7 +115,10 @@ class PostgreSQL(Database):
         try:
             with connection:
                 yield connection
-        except OperationalError as error:
+        except DBAPIError as error:
+            # A transaction that the server ends for idling is no operational error to psycopg.
+            if not (isinstance(error, OperationalError) or error.connection_invalidated):
+                raise
             reason = str(error.orig).strip().splitlines()[0]
             raise StoreUnavailable(f"PostgreSQL at {self._where}: {reason}; nothing was written: try again") from error
 
