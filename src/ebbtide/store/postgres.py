@@ -120,7 +120,9 @@ class PostgreSQL(Database):
             if not (isinstance(error, OperationalError) or error.connection_invalidated):
                 raise
             reason = str(error.orig).strip().splitlines()[0]
-            raise StoreUnavailable(f"PostgreSQL at {self._where}: {reason}; nothing was written: try again") from error
+            lost_at_commit = error.connection_invalidated and error.statement is None
+            what = "whether it was written is not known" if lost_at_commit else "nothing was written"
+            raise StoreUnavailable(f"PostgreSQL at {self._where}: {reason}; {what}: try again") from error
 
     @contextmanager
     def selected(
