@@ -70,7 +70,7 @@ def test_a_connection_that_is_terminated_during_a_chunk(store, uninterrupted, cl
     with Ebbtide(store, clock=clock, chunk_size=4) as ebb:
         event.listen(ebb.store.db.engine(), "after_cursor_execute", terminate)
         for left in range(len(WITHIN) - 1, -1, -1):
-            with pytest.raises(StoreUnavailable, match="terminating connection.*try again"):
+            with pytest.raises(StoreUnavailable, match=r"terminating connection.*try again"):
                 ebb.organise()
             assert len(waiting) == left
         ebb.organise()
