@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Timer
+from threading import Event
 
 import pytest
 from sqlalchemy import Engine, event
+from tests.cli.processes import EBB, child, line_with
 
 HOLDER = """
 import sys, duckdb
@@ -22,32 +23,6 @@ print("held", flush=True)
 sys.stdin.readline()
 connection.close()
 """
-EBB = "from ebbtide.cli.main import run; run()"
-
-
-@contextmanager
-def child(*command: str) -> Iterator[subprocess.Popen[str]]:
-    """A Python process with pipes, standard error in its output; killed in the end, or after two minutes."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    with subprocess.Popen([sys.executable, "-c", *command], text=True, **pipes) as process:
-        watchdog = Timer(120, process.kill)
-        watchdog.start()
-        try:
-            yield process
-        finally:
-            watchdog.cancel()
-            process.kill()
-
-
-def line_with(process: subprocess.Popen[str], *words: str) -> str:
-    """Reads output up to the first line with all of these words."""
-    assert process.stdout is not None
-    seen = []
-    for line in process.stdout:
-        seen.append(line)
-        if all(word in line for word in words):
-            return line
-    raise AssertionError(f"{words} not in {''.join(seen)!r}")
 
 
 def fact(number: int, namespace: str) -> bytes:
