@@ -12,11 +12,11 @@ EBB = "from ebbtide.cli.main import run; run()"
 
 
 @contextmanager
-def child(*command: str) -> Iterator[subprocess.Popen[str]]:
-    """A Python process with pipes, standard error in its output; killed in the end, or after two minutes."""
+def child(*command: str, seconds: float = 120) -> Iterator[subprocess.Popen[str]]:
+    """A Python process with pipes, standard error in its output; killed in the end, or after so many seconds."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen([sys.executable, "-c", *command], text=True, **pipes) as process:
-        watchdog = Timer(120, process.kill)
+        watchdog = Timer(seconds, process.kill)
         watchdog.start()
         try:
             yield process

@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -15,6 +16,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from busy import BELIEF, PATIENCE, Caller
 from sqlalchemy import event
 
 from ebbtide import Ebbtide
@@ -23,6 +25,8 @@ from ebbtide.model.instant import SECOND
 from ebbtide.organise import lease, run
 
 CHUNK = 4
+OLD = "2026-01-05T09:00:00Z"
+"""So long ago that a hunch of then has sunk by now."""
 
 
 def counted() -> Callable[[int], bytes]:
@@ -80,6 +84,19 @@ def walk(url: str, orders: Connection, steps: list[int]) -> None:
             now[0] = at
             ebb.organise()
     orders.send("ended")
+
+
+def ask(url: str, orders: Connection, name: str, seconds: float) -> None:
+    """Asks a lot for so many seconds, and now and then remembers something old; answers with how much it asked."""
+    until, number = time.monotonic() + seconds, count()
+    with Ebbtide(url, wait=PATIENCE) as ebb:
+        caller = Caller(ebb, name)
+        while time.monotonic() < until and not orders.poll(0.2):
+            caller.live(caller.record.requests + 20)
+            said = BELIEF | {"namespace": "other", "epistemic_type": "HYPOTHETICAL", "effective_at": OLD}
+            names = [f"{name} {next(number)}" for _ in range(3)]
+            ebb.ask(*(said | {"ref": ref, "value": ref} for ref in names))
+    orders.send(caller.record.requests)
 
 
 _processes = multiprocessing.get_context("forkserver")
