@@ -1,0 +1,169 @@
+"""A simulation says what then happens: compared with the log after the organiser has walked there; both databases."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from lived import belief, later, live
+from sqlalchemy import select
+from tests.conftest import Clock, counted_entropy
+
+from ebbtide import Ebbtide
+from ebbtide.model import instant
+from ebbtide.model.instant import DAY
+from ebbtide.policy.document import policy_from
+from ebbtide.store.tables import event_log, memory_state
+
+BUILT_IN = ("archivist", "default", "fsrs", "permastore", "recency", "spaced")
+TASKS = ("lifecycle", "retention", "decay_rapid_fast", "decay_medium", "decay_slow")
+SPAN = 200
+
+BRISK = {
+    "id": "brisk",
+    "version": "1.0.0",
+    "params": {
+        "guard": {"max_fraction": 1.0},
+        "lambda_by_profile": {"SLOW": 0.02, "MEDIUM": 0.1, "FAST": 0.3, "RAPID": 1.0},
+        "tier_thresholds": {"warning": 0.5, "archive": 0.2, "force_archive": 0.1, "archive_min_confidence": 0.6},
+        "retention": [
+            {"match": {"object_types": ["TASK", "DECISION"]}, "ttl_days": 50, "action": "erase"},
+            {"match": {"object_types": ["FACT"], "epistemic_types": ["OBSERVED"]}, "ttl_days": 120},
+            {"match": {"object_types": ["PREFERENCE"]}, "ttl_days": 0.5, "clock": "last_reinforced"},
+        ],
+    },
+}
+
+
+class Stands:
+    """A clock that stands at an instant."""
+
+    def __init__(self, at: int) -> None:
+        self.now = at
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def of_all_kinds(ebb: Ebbtide, clock: Any) -> None:
+    """Memories in every condition in which time or a policy can find them, after the history of `lived`."""
+    live(ebb, clock)
+    kinds = ("FACT", "PREFERENCE", "DECISION", "TASK", "INTENT")
+    ebb.ask(
+        *(
+            belief(f"k{n}", object_type=kinds[n % 5], salience=0.04 + n / 50, confidence=0.1 + n % 9 / 10)
+            for n in range(40)
+        ),
+        belief("thawing"),
+        belief("frozen", object_type="TASK"),
+        belief("pinned", object_type="PREFERENCE"),
+        belief("kept", object_type="DECISION"),
+        belief("back"),
+        belief("gone"),
+        belief("odd", epistemic_type="CONDITIONAL"),
+    )
+    clock.forward(days=3, seconds=7)
+    ebb.ask(
+        {"op": "SUPPRESS", "object": "thawing", "freeze": True, "expires_at": later(clock, 12)},
+        {"op": "SUPPRESS", "object": "frozen", "freeze": True},
+        {"op": "PIN", "object": "pinned"},
+        {"op": "HOLD", "object": "kept"},
+        {"op": "ARCHIVE", "object": "back", "reason": "old"},
+        {"op": "ARCHIVE", "object": "gone", "reason": "old"},
+        {"op": "REINFORCE", "object": "k30", "signal": "CONFIRMED"},
+        *({"op": "ACCESS", "object": f"k{n}"} for n in range(0, 40, 3)),
+    )
+    clock.forward(days=1)
+    ebb.ask({"op": "RESTORE", "object": "back"})
+    # Nobody organised since: some of it is overdue.
+    clock.forward(days=2, hours=5)
+
+
+@pytest.fixture(scope="module", params=("duckdb", "postgresql"))
+def lived_in(request: pytest.FixtureRequest, make_url_for_module: Any) -> tuple[str, str, int]:
+    """The kind and the URL of a closed store in which all that happened, and the instant it is at."""
+    clock = Clock()
+    url = make_url_for_module(request.param)
+    with Ebbtide.open(url, clock=clock, entropy=counted_entropy()) as ebb, ebb.store.session():
+        of_all_kinds(ebb, clock)
+        ebb.register_policy(policy_from(BRISK))
+    return request.param, url, clock.now
+
+
+@pytest.fixture
+def copied(lived_in: tuple[str, str, int], make_url_for: Any) -> Any:
+    kind, url, now = lived_in
+    clock = Stands(now)
+    with Ebbtide.open(make_url_for(kind, of=url), clock=clock) as ebb, ebb.store.session():
+        yield ebb, clock
+
+
+def day_of(at: int) -> Any:
+    return datetime.fromtimestamp(at // 1_000_000, UTC).date()
+
+
+def logged(ebb: Ebbtide, namespace: str | None, after: dict[str, int]) -> tuple[Counter[Any], dict[Any, Any]]:
+    """What the log says happened since: how often what by day, and per object the rule and the instant."""
+    counts, rules = Counter[Any](), dict[Any, Any]()
+    with ebb.store.begin() as connection:
+        rows = connection.execute(select(event_log).order_by(event_log.c.namespace_id, event_log.c.seq)).all()
+    for row in rows:
+        if row.seq <= after.get(row.namespace_id, 0) or row.stream_type != "object":
+            continue
+        words = {"DECAY_WARNING": "warned", "ARCHIVE": "archived", "DEPRECATE": "deprecated", "TOMBSTONE": "expired"}
+        if row.op_type in words:
+            counts[words[row.op_type], day_of(row.effective_at)] += 1
+        if row.op_type in ("ARCHIVE", "DEPRECATE", "TOMBSTONE"):
+            rules[row.stream_id] = row.effective_at
+    return counts, rules
+
+
+def heads(ebb: Ebbtide) -> dict[str, int]:
+    return {head.namespace_id: head.seq for head in ebb.digest().heads}
+
+
+def said(side: Any) -> Counter[Any]:
+    names = ("warned", "archived", "deprecated", "expired")
+    return Counter({(what, day.day): getattr(day, what) for day in side.days for what in names if getattr(day, what)})
+
+
+def active_by_day(ebb: Ebbtide, days: list[Any]) -> list[int]:
+    found = []
+    for day in days:
+        end = datetime(day.day.year, day.day.month, day.day.day, tzinfo=UTC)
+        at = instant.iso(instant.to_micros(end) + DAY - 1)
+        found.append(sum(m.lifecycle_state == "ACTIVE" for m in ebb.memories(everything=True, as_of=at)))
+    return found
+
+
+@pytest.mark.parametrize("name", [None, *(f"{name}@1.0.0" for name in BUILT_IN), "keeping@1.0.0", "brisk@1.0.0"])
+def test_what_is_simulated_is_what_then_happens(copied, name) -> None:
+    ebb, clock = copied
+    now = clock.now
+    until = (now // DAY + SPAN) * DAY
+    with ebb.store.begin() as connection:
+        current = connection.execute(select(memory_state.c.policy_id).distinct()).scalars().all()
+    assert current
+    assigned = name or "archivist@1.0.0"
+    before = ebb.digest().heads
+    found = ebb.simulate(assigned, until=instant.iso(until), namespace="default", limit=1000)
+    assert ebb.digest().heads == before
+    if name is not None:
+        ebb.assign_policy(name, namespace="default")
+    side = found.against if name is None else found.under
+    since = heads(ebb)
+    for day in (*range(1, SPAN, 1 if name is None else 20), SPAN):
+        clock.now = (now // DAY + day) * DAY
+        ebb.organise(tasks=TASKS, namespace="default")
+    counts, rules = logged(ebb, "default", since)
+    assert said(side) == counts
+    assert sum(counts.values()) > 20
+    for one in found.differences:
+        fate = one.against if name is None else one.under
+        memory = ebb.memory(str(one.id), namespace=one.namespace_id)
+        assert (memory.lifecycle_state, memory.erased_at is not None) == (fate.lifecycle_state, fate.erased), one
+        assert rules.get(one.id) == (None if fate.at is None else instant.to_micros(fate.at)), one
+    memories = ebb.memories(everything=True, namespace="default", limit=10_000)
+    assert side.active == sum(memory.lifecycle_state == "ACTIVE" for memory in memories)
