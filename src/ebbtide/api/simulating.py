@@ -9,8 +9,8 @@ from ebbtide.api.policies import Policies
 from ebbtide.model.errors import BadInput, NotFound
 from ebbtide.model.identity import identifier
 from ebbtide.model.instant import DAY, HORIZON, iso
-from ebbtide.organise.simulate import Simulation, simulate
 from ebbtide.policy.document import Policy
+from ebbtide.replay.simulate import Simulation, Simulator
 from ebbtide.store.tables import namespaces
 
 UNTIL = 90 * DAY
@@ -33,7 +33,7 @@ class Simulating(Policies):
 
         Against another policy, or against what each memory is under. Policies are versions by `id@version`, or
         documents that need not be registered. Over one namespace or all; `limit` bounds the memories named. It reads
-        one snapshot and takes no lock; on DuckDB it holds the file while it works.
+        one snapshot, takes no lock and writes nothing; on DuckDB it holds the file while it works.
         """
         chosen = self._at_hand(policy)
         other = None if against is None else self._at_hand(against)
@@ -44,7 +44,7 @@ class Simulating(Policies):
             raise BadInput(f"must lie after {iso(at)} and within 100 years", field="until")
         with self.store.session() as connection:
             snapshot = self.store.db.snapshot(connection)
-            with snapshot.begin() as whole:
+            with snapshot.begin():
                 known = sorted(
                     snapshot.execute(
                         select(namespaces.c.namespace_id).where(namespaces.c.began_at.isnot(None))
@@ -52,18 +52,9 @@ class Simulating(Policies):
                 )
                 if namespace is not None and identifier(namespace, "namespace") not in known:
                     raise NotFound(f"there is no namespace {namespace!r}", field="namespace")
-                found = simulate(
-                    self.store.db,
-                    snapshot,
-                    chosen,
-                    other,
-                    namespaces=known if namespace is None else [namespace],
-                    at=at,
-                    until=end,
-                    limit=at_most(limit) or 0,
-                    chunk_size=self._chunk_size,
-                )
-                whole.rollback()
+                work = Simulator(self.store.db, snapshot, at, end, self._chunk_size)
+                chosen_namespaces = known if namespace is None else [namespace]
+                found = work.run(chosen, other, chosen_namespaces, at_most(limit) or 0)
         return found.model_copy(update={"namespace_id": namespace})
 
     def _at_hand(self, policy: Policy | str) -> Policy:

@@ -11,21 +11,87 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     Connection,
+    Double,
+    Select,
     SmallInteger,
+    Text,
     and_,
+    case,
+    cast,
+    func,
     literal,
+    or_,
 )
 
+from ebbtide.decay import facts
 from ebbtide.log.head import Head, lock_or_create
-from ebbtide.model.words import OpType
+from ebbtide.model.words import Condition, Curve, EpistemicType, LifecycleState, OpType
 from ebbtide.policy.document import Policy
-from ebbtide.project.assigned import segments_under, under_another
 from ebbtide.project.passes import SCORED, Actor, Chunk, Columns, staged
 from ebbtide.project.scope import CHUNK, IN_SCOPE, Scope, next_scope
-from ebbtide.project.segments import CARRIES, after, begun, folded, stage, table_for
+from ebbtide.project.segments import CARRIES, after, begun, folded, stage, standing, table_for
 from ebbtide.project.shelf import STORE_WIDE, Shelf
-from ebbtide.store.database import Database
+from ebbtide.store.database import SQL, Database
+from ebbtide.store.tables import memory_objects, memory_state
+
+
+def under_another(policy: Policy) -> Any:
+    """Which objects can still change and are not under a policy version."""
+    return and_(
+        memory_state.c.lifecycle_state.in_([LifecycleState.ACTIVE.value, LifecycleState.ARCHIVED.value]),
+        memory_state.c.tombstoned_at.is_(None),
+        or_(memory_state.c.policy_id != policy.id, memory_state.c.policy_version != policy.version),
+    )
+
+
+def _profile(policy: Policy) -> Any:
+    """The profile of an object under a policy, as `Policy.profile_for` has it."""
+    objects = memory_objects.c
+    unknown = and_(
+        objects.epistemic_type == EpistemicType.CONDITIONAL.value,
+        objects.condition == Condition.UNKNOWN.value,
+    )
+    return case(
+        (objects.profile_override.isnot(None), objects.profile_override),
+        (unknown, policy.params.conditional_while_unknown.value),
+        *((objects.epistemic_type == kind.value, name.value) for kind, name in policy.params.mapping.items()),
+        else_=memory_state.c.decay_profile,
+    )
+
+
+def _segments(policy: Policy, which: Any, at: int) -> Select[Any]:
+    """The new segments: values as they stand under the old policy, to go on under the new one."""
+    s, o = memory_state.c, memory_objects.c
+    begin = func.greatest(literal(at, BigInteger), s.fact_at, type_=BigInteger)
+    profile = _profile(policy)
+    stabilities = [
+        (profile == name.value, func.coalesce(s.stability, terms.initial_stability_days))
+        for name, terms in policy.params.profiles.items()
+        if terms.curve == Curve.FSRS
+    ]
+    expires_at = case(
+        (or_(s.pinned, s.held), None),
+        else_=facts.expiry(SQL, policy.params.retention, _Both(), begin),
+    )
+    changes = {
+        "stability": cast(case(*stabilities, else_=None) if stabilities else literal(None, Double), Double),
+        "decay_profile": cast(profile, Text),
+        "expires_at": cast(expires_at, BigInteger),
+    }
+    return (
+        standing(policy, begin, changes)
+        .join(memory_objects, and_(s.namespace_id == o.namespace_id, s.object_id == o.object_id))
+        .where(which)
+    )
+
+
+class _Both:
+    """The columns of an object and of its state under one name, as `MemoryState` has them."""
+
+    def __getattr__(self, name: str) -> Any:
+        return memory_state.c[name] if name in memory_state.c else memory_objects.c[name]
 
 
 @dataclass
@@ -78,7 +144,7 @@ class Assignment:
 
 def reassign(db: Database, connection: Connection, chunk: Chunk, scope: Scope, policy: Policy, at: int) -> int:
     """Writes POLICY_ASSIGNED with a new segment to each object of a chunk; how many."""
-    rows = segments_under(policy, and_(IN_SCOPE, under_another(policy)), at)
+    rows = _segments(policy, and_(IN_SCOPE, under_another(policy)), at)
     segments = table_for("pass_reassigned", rows)
     stage(connection, segments, rows, scope.parameters())
     statements = staged(

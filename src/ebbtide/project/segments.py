@@ -96,12 +96,9 @@ def table_for(name: str, rows: Select[Any]) -> Table:
     return temporary(name, rows.subquery())
 
 
-def begun(db: Database, segments: Table, terms: Table = policy_profiles) -> Select[Any]:
-    """The rows of a pass over staged segments: with the scores they begin with and the rules' next instants.
-
-    `terms` holds the numbers of the policy versions they are under.
-    """
-    new, s = terms.alias("new_terms"), segments.c
+def begun(db: Database, segments: Table) -> Select[Any]:
+    """The rows of a pass over staged segments: with the scores they begin with and the rules' next instants."""
+    new, s = policy_profiles.alias("new_terms"), segments.c
     joined: FromClause = segments.join(
         new,
         and_(
