@@ -324,6 +324,7 @@ def upgrade() -> None:
         text("policy_id"),
         text("policy_version"),
         sa.Column("missed", sa.Integer, nullable=False),
+        text("guard", nullable=True),
         big("examined"),
         big("decayed"),
         big("warned"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,10 +12,11 @@ from lived import belief, later, live
 from sqlalchemy import select
 from tests.conftest import Clock, counted_entropy
 
-from ebbtide import Ebbtide
+from ebbtide import BadInput, Conflict, Ebbtide, NotFound
 from ebbtide.model import instant
 from ebbtide.model.instant import DAY
-from ebbtide.policy.document import policy_from
+from ebbtide.organise.guard import holds
+from ebbtide.policy.document import Guard, policy_from
 from ebbtide.store.tables import event_log
 
 BUILT_IN = ("archivist", "default", "fsrs", "permastore", "recency", "spaced")
@@ -145,7 +147,7 @@ def test_what_is_simulated_is_what_then_happens(copied, name) -> None:
     days, tasks = ((*range(1, 15), SPAN), TASKS) if name is None else ((60, SPAN), TASKS[:2])
     for day in days:
         clock.now = (now // DAY + day) * DAY
-        ebb.organise(tasks=tasks, namespace="default")
+        ebb.organise(tasks=tasks, namespace="default", no_guard=True)
     counts, rules = logged(ebb, "default", since)
     assert said(side) == counts
     assert sum(counts.values()) > 20
@@ -156,3 +158,60 @@ def test_what_is_simulated_is_what_then_happens(copied, name) -> None:
         assert rules.get(one.id) == (None if fate.at is None else instant.to_micros(fate.at)), one
     memories = ebb.memories(everything=True, namespace="default", limit=10_000)
     assert side.active == sum(memory.lifecycle_state == "ACTIVE" for memory in memories)
+
+
+def test_it_writes_nothing_and_says_of_each_slot_what_the_guard_then_says(copied) -> None:
+    ebb, clock = copied
+    strict = {"max_fraction": 0.2, "min_objects": 3}
+    for number in (0, 1):
+        params = BRISK["params"] | {"guard": strict if number else {"max_fraction": 1.0}}
+        ebb.register_policy(policy_from({"id": f"wary-{number}", "version": "1.0.0", "params": params}))
+    before = ebb.digest().heads, [asdict(read(ebb, name)) for name in ("default", "other")]
+    found = ebb.simulate("wary-1@1.0.0", until="2027-06-01T00:00:00Z")
+    unguarded = ebb.simulate("wary-0@1.0.0", "wary-1@1.0.0", until="2027-06-01T00:00:00Z")
+    assert (ebb.digest().heads, [asdict(read(ebb, name)) for name in ("default", "other")]) == before
+    assert (unguarded.different, unguarded.under.held, unguarded.against) == (0, [], found.under)
+    promised = {(one.namespace_id, one.task, one.slot): (one.due, one.of) for one in found.under.held}
+    assert {task for _, task, _ in promised} == {"lifecycle", "retention"}
+    for name in ("default", "other"):
+        ebb.assign_policy("wary-1@1.0.0", namespace=name)
+    said = {}
+    end = instant.to_micros(found.until)
+    while clock.now < end:
+        clock.now += DAY - clock.now % DAY
+        for run in ebb.organise(tasks=["lifecycle", "retention"]):
+            if run.verdict is None or run.status != "held":
+                continue
+            slot = instant.to_datetime(run.as_of)
+            for namespace, due, of in (
+                (run.namespace_id, run.verdict.due, run.verdict.of),
+                (None, run.verdict.policy_due, run.verdict.policy_of),
+            ):
+                if of is not None and holds(due, of, Guard(**strict)):
+                    said.setdefault((namespace, run.task, slot), (due, of))
+            ebb.approve(run.run_id)
+    assert {key: value for key, value in said.items() if key[0]} == {k: v for k, v in promised.items() if k[0]}
+    assert {key[1:] for key in said} == {key[1:] for key in promised}
+
+
+def test_an_unknown_policy_and_other_content_under_a_known_name_are_refused(copied) -> None:
+    ebb, _ = copied
+    with pytest.raises(NotFound):
+        ebb.simulate("nobody@1.0.0")
+    with pytest.raises(Conflict):
+        ebb.simulate(policy_from(BRISK | {"params": {}}))
+    with pytest.raises(BadInput, match="until"):
+        ebb.simulate("default@1.0.0", until="2020-01-01T00:00:00Z")
+    with pytest.raises(NotFound):
+        ebb.simulate("default@1.0.0", namespace="nowhere")
+
+
+def test_a_file_that_nobody_registered_is_simulated_in_chunks_as_in_one(copied) -> None:
+    ebb, _ = copied
+    mine = policy_from(BRISK | {"id": "mine"})
+    whole = ebb.simulate(mine, "fsrs@1.0.0")
+    ebb._chunk_size = 7
+    assert ebb.simulate(mine, "fsrs@1.0.0") == whole
+    assert mine.name not in {policy.name for policy in ebb.policies()}
+    assert len(whole.differences) == 10 < whole.different
+    assert ebb.simulate(mine, "fsrs@1.0.0", limit=3).differences == whole.differences[:3]

@@ -26,14 +26,16 @@ class Passing(Opened):
         namespace: str | None = None,
         as_of: When = None,
         dry_run: bool = False,
+        no_guard: bool = False,
         stopping: Callable[[], bool] = lambda: False,
     ) -> list[Run]:
         """Runs what is due at an instant (default: now), each task once, at the newest start it makes up.
 
-        Without `tasks`, those that the namespace's policy schedules.
+        Without `tasks`, those that the namespace's policy schedules. With `no_guard` no slot is held, and its run
+        says so.
         """
         at, chosen = self._past(as_of), self._tasks(tasks)
-        with self._organiser(dry_run, stopping) as organiser:
+        with self._organiser(dry_run, stopping, guarded=not no_guard) as organiser:
             found = []
             for name in organiser.namespaces() if namespace is None else [namespace]:
                 for start, task in _due(organiser.ledger(name), chosen, at):
@@ -49,31 +51,45 @@ class Passing(Opened):
         *,
         tasks: Iterable[Task | str] | None = None,
         namespace: str | None = None,
+        no_guard: bool = False,
         progress: Progress = no_progress,
     ) -> list[Run]:
-        """Walks the schedule from one instant to another in domain time, every slot of it."""
+        """Walks the schedule from one instant to another in domain time, every slot of it, in all namespaces at once.
+
+        With `no_guard` no slot is held, and its run says so.
+        """
         first, last, chosen = self._past(begin), self._past(end), self._tasks(tasks)
         if first > last:
             raise BadInput("the walk ends before it begins: --from must not be after --to", field="from")
-        with self._organiser() as organiser:
-            found = []
+        with self._organiser(guarded=not no_guard) as organiser:
+            found, slots = [], []
             for name in organiser.namespaces() if namespace is None else [namespace]:
                 ledger = organiser.ledger(name)
-                slots = list(ledger.between(ledger.scheduled if chosen is None else chosen, first, last))
-                for place, (start, task) in enumerate(slots, 1):
-                    run = organiser.run(name, task, start)
-                    progress(place, len(slots))
-                    if run is not None:
-                        found.append(run)
+                between = ledger.between(ledger.scheduled if chosen is None else chosen, first, last)
+                slots += [(start, task, name) for start, task in between]
+            slots.sort(key=lambda slot: slot[0])
+            for place, (start, task, name) in enumerate(slots, 1):
+                run = organiser.run(name, task, start)
+                progress(place, len(slots))
+                if run is not None:
+                    found.append(run)
             return found
 
     @contextmanager
-    def _organiser(self, dry_run: bool = False, stopping: Callable[[], bool] = lambda: False) -> Iterator[Organiser]:
+    def _organiser(
+        self,
+        dry_run: bool = False,
+        stopping: Callable[[], bool] = lambda: False,
+        *,
+        guarded: bool = True,
+        over_all: bool = True,
+    ) -> Iterator[Organiser]:
         with ExitStack() as held:
             connection = held.enter_context(self.store.session())
             if dry_run:
                 whole = held.enter_context(connection.begin())
-                yield Organiser(self.store.db, connection, self._clock, _already_begun, self._chunk_size)
+                chunks = (_already_begun, self._chunk_size)
+                yield Organiser(self.store.db, connection, self._clock, *chunks, guarded=guarded, over_all=over_all)
                 whole.rollback()
                 return
 
@@ -94,6 +110,8 @@ class Passing(Opened):
                 self._entropy,
                 self._summariser_under,
                 released,
+                guarded,
+                over_all,
             )
             yield organiser
 

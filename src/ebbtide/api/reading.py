@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import RowMapping, select
 
 from ebbtide.api.opened import Opened, When, at_most, micros
 from ebbtide.audit.status import Status, status
@@ -133,6 +133,9 @@ class Reading(Opened):
 
     def run(self, run_id: UUID | str) -> Run:
         """One run of the ledger."""
+        return Run.from_row(self._slot(run_id))
+
+    def _slot(self, run_id: UUID | str) -> RowMapping:
         try:
             wanted = UUID(str(run_id))
         except ValueError as error:
@@ -141,4 +144,4 @@ class Reading(Opened):
             row = connection.execute(select(organiser_runs).where(organiser_runs.c.run_id == wanted)).first()
         if row is None:
             raise NotFound(f"there is no run {run_id}: `ebb runs list` shows them")
-        return Run.from_row(row._mapping)
+        return row._mapping

@@ -136,6 +136,15 @@ def _show(found: Simulation, length: int) -> None:
         ),
         numbers=columns,
     )
+    for name, side in zip(names, sides, strict=True):
+        for slot in side.held[:3]:
+            where = output.printable(slot.namespace_id or "all namespaces under it")
+            what = (
+                f"{slot.due} of {slot.of} would go from {where} in the {slot.task} slot of {slot.slot:%Y-%m-%d %H:%M}"
+            )
+            sys.stdout.write(f"{name}: the guard would hold {what}\n")
+        if len(side.held) > 3:
+            sys.stdout.write(f"{name}: and {len(side.held) - 3} slots more\n")
     sys.stdout.write(f"{found.different} memories end in another state\n")
     if found.differences:
         output.table(

@@ -11,31 +11,35 @@ are the events, and the summaries, that an erasure takes along.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
+from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import Connection, and_, func, or_, select
 
 from ebbtide.decay import facts
 from ebbtide.decay.columns import COLUMNS, NONE, taken
 from ebbtide.decay.rules import FAR
 from ebbtide.decay.segment import Terms
 from ebbtide.model import instant
-from ebbtide.model.words import Expiry, LifecycleState, Rule
-from ebbtide.policy.document import Policy
+from ebbtide.model.words import Expiry, LifecycleState, Rule, RunStatus, Task
+from ebbtide.organise.guard import holds
+from ebbtide.policy.document import Guard, Policy
+from ebbtide.policy.schedule import ANCHOR, newest_start
 from ebbtide.project.passes import NAMESPACE
 from ebbtide.project.scope import CHUNK, Scope
 from ebbtide.project.shelf import Shelf
 from ebbtide.project.summaries import kept_by_hold
 from ebbtide.replay.history import read_states
 from ebbtide.store.database import Database
-from ebbtide.store.tables import memory_state
+from ebbtide.store.tables import memory_state, namespaces, organiser_runs
 
 OUTCOMES = ("warned", "archived", "deprecated", "expired", "erased")
 
@@ -61,17 +65,31 @@ class Day(Outcomes):
     active: int
 
 
+class HeldSlot(_Said):
+    """A slot that the guard would hold: `due` of `of` memories, in a namespace, or, where that is null, in all of
+    those simulated that are under the policy version."""
+
+    namespace_id: str | None
+    policy: str
+    task: str
+    slot: datetime
+    due: int
+    of: int
+
+
 class Side(_Said):
     """What happens under one policy; `policy` is null for what each memory is under now.
 
     `active` is how many are ACTIVE in the end. `days` are those from the first to the last, and before them those
-    that something is overdue from.
+    that something is overdue from. `held` are the slots that the guard would hold, each judged as if those before it
+    had been approved.
     """
 
     policy: str | None
     active: int
     total: Outcomes
     days: list[Day]
+    held: list[HeldSlot]
 
 
 class Fate(_Said):
@@ -168,6 +186,90 @@ def _fates(state: Any, terms: Terms, kept: Any, until: int) -> _Fates:
     )
 
 
+# The guard
+
+
+@dataclass
+class _Leaving:
+    """By slot start how many memories leave ACTIVE by rule, how many expire, and how many are ACTIVE no more; and
+    how many there are at first."""
+
+    left: Counter[int] = field(default_factory=Counter)
+    expired: Counter[int] = field(default_factory=Counter)
+    gone: Counter[int] = field(default_factory=Counter)
+    active: int = 0
+    kept: int = 0
+
+    def add(self, other: _Leaving) -> None:
+        for mine, more in ((self.left, other.left), (self.expired, other.expired), (self.gone, other.gone)):
+            mine.update(more)
+        self.active += other.active
+        self.kept += other.kept
+
+    def weighed(self) -> Iterator[tuple[Task, int, int, int]]:
+        """Task, slot start, how many are due, and of how many."""
+        before = _running(self.gone)
+        for slot, due in sorted(self.left.items()):
+            yield Task.LIFECYCLE, slot, due, self.active - before(slot)
+        before = _running(self.expired)
+        for slot, due in sorted(self.expired.items()):
+            yield Task.RETENTION, slot, due, self.kept - before(slot)
+
+
+def _running(counts: Counter[int]) -> Callable[[int], int]:
+    """How many of what is counted come before a slot."""
+    slots = sorted(counts)
+    sums = [0, *accumulate(counts[slot] for slot in slots)]
+    return lambda slot: sums[bisect_left(slots, slot)]
+
+
+@dataclass
+class _Slots:
+    """Which slots of which namespace, and of all under a policy version, would be held."""
+
+    guards: dict[str, Guard] = field(default_factory=dict)
+    found: dict[tuple[str, str | None], _Leaving] = field(default_factory=dict)
+
+    def of(self, policy: Policy, namespace: str) -> _Leaving:
+        """What leaves a namespace under a policy."""
+        self.guards[policy.name] = policy.params.guard
+        return self.found.setdefault((policy.name, namespace), _Leaving())
+
+    def held(self) -> Iterator[HeldSlot]:
+        """The slots that are held, in order of time."""
+        whole: dict[tuple[str, str | None], _Leaving] = {}
+        for (policy, _), leaving in self.found.items():
+            whole.setdefault((policy, None), _Leaving()).add(leaving)
+        found = [
+            HeldSlot(
+                namespace_id=namespace,
+                policy=policy,
+                task=task,
+                slot=instant.to_datetime(slot),
+                due=due,
+                of=of,
+            )
+            for (policy, namespace), leaving in (self.found | whole).items()
+            for task, slot, due, of in leaving.weighed()
+            if holds(due, of, self.guards[policy])
+        ]
+        return iter(sorted(found, key=lambda one: (one.slot, one.task, one.namespace_id or "")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Schedule:
+    """When a task is run next in a namespace, and how often (µs)."""
+
+    first: int
+    interval: int
+
+    def slots(self, at: Any, until: int) -> tuple[Any, Any]:
+        """Of instants those whose slot starts by the end, as a mask, and the starts of the slots that execute them."""
+        starts = np.maximum(self.first, ANCHOR - (ANCHOR - at) // self.interval * self.interval)
+        within = (at != NONE) & (at <= until) & (starts <= until)
+        return within, starts
+
+
 @dataclass
 class _Side:
     """Counts what happens under a policy version, or under what each object is under where that is None."""
@@ -176,6 +278,7 @@ class _Side:
     at: int
     until: int
     counts: Counter[tuple[str, int]] = field(default_factory=Counter)
+    slots: _Slots = field(default_factory=_Slots)
 
     def __post_init__(self) -> None:
         self._new = None if self.policy is None else Terms.of(self.policy)
@@ -212,6 +315,22 @@ class _Side:
             days, numbers = np.unique(at[(at != NONE) & (at <= self.until)] // instant.DAY, return_counts=True)
             self.counts.update({(what, int(day)): int(n) for day, n in zip(days, numbers, strict=True)})
 
+    def weigh(self, fates: _Fates, leaving: _Leaving, schedules: Mapping[Task, _Schedule]) -> None:
+        """Counts what leaves by the slots that execute it."""
+        lifecycle, retention = schedules[Task.LIFECYCLE], schedules[Task.RETENTION]
+        leaves, left = lifecycle.slots(fates.left_at, self.until)
+        ends, expired = retention.slots(fates.expires_at, self.until)
+        ends_active = ends & ~leaves & (fates.gone_at != NONE)
+        for counts, slots in (
+            (leaving.left, left[leaves]),
+            (leaving.expired, expired[ends]),
+            (leaving.gone, left[leaves]),
+            (leaving.gone, expired[ends_active]),
+        ):
+            starts, numbers = np.unique(slots, return_counts=True)
+            counts.update(dict(zip(starts.tolist(), numbers.tolist(), strict=True)))
+        leaving.active += int((fates.state == LifecycleState.ACTIVE).sum())
+
     def said(self, active: int) -> Side:
         """The counts day by day, where so many are ACTIVE at first."""
         total = Counter[str]()
@@ -223,7 +342,8 @@ class _Side:
             active -= self.counts["gone", day]
             days.append(Day(day=date(1970, 1, 1) + timedelta(days=day), active=active, **happened))
         name = None if self.policy is None else self.policy.name
-        return Side(policy=name, active=active, total=Outcomes(**total), days=days)
+        held = list(self.slots.held())
+        return Side(policy=name, active=active, total=Outcomes(**total), days=days, held=held)
 
 
 def _joined(found: Sequence[tuple[Any, _Fates]], size: int) -> _Fates:
@@ -308,7 +428,7 @@ class Simulator:
     until: int
     chunk_size: int = CHUNK
 
-    def run(self, policy: Policy, against: Policy | None, namespaces: Iterable[str], limit: int) -> Simulation:
+    def run(self, policy: Policy, against: Policy | None, over: Iterable[str], limit: int) -> Simulation:
         """What a policy would do, were it assigned now, against another or what each memory is under.
 
         `namespace_id` is left open.
@@ -316,15 +436,19 @@ class Simulator:
         sides = [_Side(which, self.at, self.until) for which in (policy, against)]
         differences = _Differences(self.until, limit)
         memories = active = 0
-        for namespace in namespaces:
-            kept = self._kept(namespace)
+        for namespace in over:
+            kept, standing = self._kept(namespace), self._policy(namespace)
+            schedules = [self._schedules(namespace, side.policy or standing) for side in sides]
+            for side in sides:
+                side.slots.of(side.policy or standing, namespace).kept = self._untombstoned(namespace)
             for ids, refs, state in self._states(namespace):
                 memories += len(ids)
                 active += int((state.lifecycle_state == LifecycleState.ACTIVE).sum())
                 terms = self._terms(namespace, state)
                 under, other = (side.fates(state, terms, np.isin(ids, kept)) for side in sides)
-                for side, fates in zip(sides, (under, other), strict=True):
+                for side, fates, schedule in zip(sides, (under, other), schedules, strict=True):
                     side.count(fates)
+                    side.weigh(fates, side.slots.of(side.policy or standing, namespace), schedule)
                 differences.see(namespace, ids, refs, state.object_type, under, other)
         return Simulation(
             namespace_id=None,
@@ -368,3 +492,28 @@ class Simulator:
         s = memory_state.c
         query = select(s.object_id).where(s.namespace_id == namespace, kept_by_hold(s.object_id))
         return [str(id_) for id_ in self.connection.execute(query, {NAMESPACE.key: namespace}).scalars()]
+
+    def _policy(self, namespace: str) -> Policy:
+        """The policy that a namespace is under."""
+        n = namespaces.c
+        head = self.connection.execute(select(n.policy_id, n.policy_version).where(n.namespace_id == namespace)).one()
+        return Shelf(self.connection).terms(namespace, head.policy_id, head.policy_version).policy
+
+    def _untombstoned(self, namespace: str) -> int:
+        s = memory_state.c
+        query = select(func.count()).where(s.namespace_id == namespace, s.tombstoned_at.is_(None))
+        return int(self.connection.execute(query).scalar_one())
+
+    def _schedules(self, namespace: str, policy: Policy) -> dict[Task, _Schedule]:
+        """When the tasks by which memories leave are run: the newest slot, if it is not done yet, else the next."""
+        runs = organiser_runs.c
+        query = select(runs.task, func.max(runs.slot)).where(
+            runs.namespace_id == namespace, runs.status != RunStatus.RUNNING.value
+        )
+        done = dict(self.connection.execute(query.group_by(runs.task)).tuples())
+        found = {}
+        for task in (Task.LIFECYCLE, Task.RETENTION):
+            interval = policy.interval(task)
+            newest = newest_start(interval, self.at)
+            found[task] = _Schedule(newest + interval * (done.get(task, newest - 1) >= newest), interval)
+        return found

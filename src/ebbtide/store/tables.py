@@ -331,6 +331,7 @@ organiser_runs = Table(
     Column("policy_id", Text, nullable=False),
     Column("policy_version", Text, nullable=False),
     Column("missed", Integer, nullable=False),
+    Column("guard", Text),
     Column("examined", BigInteger, nullable=False),
     Column("decayed", BigInteger, nullable=False),
     Column("warned", BigInteger, nullable=False),
