@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from ledger import read
 from lived import belief, later, live
 from sqlalchemy import select
 from tests.conftest import Clock, counted_entropy

@@ -31,18 +31,25 @@ class Passing(Opened):
     ) -> list[Run]:
         """Runs what is due at an instant (default: now), each task once, at the newest start it makes up.
 
-        Without `tasks`, those that the namespace's policy schedules. With `no_guard` no slot is held, and its run
+        Without `tasks`, those that the namespace's policy schedules. A dry run does all of it in one transaction and
+        rolls it back; of a summariser that is the caller's own it takes for granted that it makes something of every
+        window. With `no_guard` no slot is held, and its run
         says so.
         """
         at, chosen = self._past(as_of), self._tasks(tasks)
         with self._organiser(dry_run, stopping, guarded=not no_guard) as organiser:
-            found = []
-            for name in organiser.namespaces() if namespace is None else [namespace]:
-                for start, task in _due(organiser.ledger(name), chosen, at):
-                    run = organiser.run(name, task, start)
-                    if run is not None:
-                        found.append(run)
-            return found
+            return self._due_runs(organiser, chosen, namespace, at)
+
+    @staticmethod
+    def _due_runs(organiser: Organiser, chosen: list[Task] | None, namespace: str | None, at: int) -> list[Run]:
+        """Runs what is due at an instant, namespace by namespace."""
+        found = []
+        for name in organiser.namespaces() if namespace is None else [namespace]:
+            for start, task in _due(organiser.ledger(name), chosen, at):
+                run = organiser.run(name, task, start)
+                if run is not None:
+                    found.append(run)
+        return found
 
     def walk(
         self,
@@ -88,8 +95,18 @@ class Passing(Opened):
             connection = held.enter_context(self.store.session())
             if dry_run:
                 whole = held.enter_context(connection.begin())
-                chunks = (_already_begun, self._chunk_size)
-                yield Organiser(self.store.db, connection, self._clock, *chunks, guarded=guarded, over_all=over_all)
+                yield Organiser(
+                    self.store.db,
+                    connection,
+                    self._clock,
+                    _already_begun,
+                    self._chunk_size,
+                    entropy=self._entropy,
+                    # The built-in summariser is rehearsed too; a caller's own may cost something, and is not asked.
+                    summariser=self._summariser_under if self._summariser is None else None,
+                    guarded=guarded,
+                    over_all=over_all,
+                )
                 whole.rollback()
                 return
 

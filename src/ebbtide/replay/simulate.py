@@ -29,7 +29,7 @@ from ebbtide.decay.columns import COLUMNS, NONE, taken
 from ebbtide.decay.rules import FAR
 from ebbtide.decay.segment import Terms
 from ebbtide.model import instant
-from ebbtide.model.words import Expiry, LifecycleState, Rule, RunStatus, Task
+from ebbtide.model.words import Expiry, LifecycleState, Rule, Task
 from ebbtide.organise.guard import holds
 from ebbtide.policy.document import Guard, Policy
 from ebbtide.policy.schedule import ANCHOR, newest_start
@@ -508,9 +508,9 @@ class Simulator:
         """When the tasks by which memories leave are run: the newest slot, if it is not done yet, else the next."""
         runs = organiser_runs.c
         query = select(runs.task, func.max(runs.slot)).where(
-            runs.namespace_id == namespace, runs.status != RunStatus.RUNNING.value
+            runs.namespace_id == namespace, runs.finished_at.isnot(None)
         )
-        done = dict(self.connection.execute(query.group_by(runs.task)).tuples())
+        done = {row[0]: row[1] for row in self.connection.execute(query.group_by(runs.task))}
         found = {}
         for task in (Task.LIFECYCLE, Task.RETENTION):
             interval = policy.interval(task)
