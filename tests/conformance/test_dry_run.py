@@ -16,7 +16,6 @@ from ebbtide.organise.rehearsal import Decision
 from ebbtide.policy.document import policy_from
 from ebbtide.store.tables import event_log
 
-NAMESPACES = ("default", "other", "quiet", "zoo")
 POLICY = {
     "id": "all-tasks",
     "version": "1.0.0",
@@ -73,14 +72,14 @@ def decided(ebb: Ebbtide, before: dict[str, int]) -> list[tuple[Any, ...]]:
     ]
 
 
-@pytest.mark.parametrize("chunk_size", [3, 50_000])
+@pytest.mark.parametrize("chunk_size", [7, 50_000])
 def test_what_a_dry_run_says_is_what_the_run_then_does(url, clock, chunk_size) -> None:
     with Ebbtide.open(url, clock=clock, entropy=same_entropy, chunk_size=chunk_size) as ebb, ebb.store.session():
         fill(ebb)
         seen = set()
-        for hours in (7, 20, 49, 26, 120, 500, 3000):
+        for hours in (20, 169, 1000):
             clock.forward(hours=hours)
-            for tasks in ([Task.CENTRALITY, Task.DEDUP], None):
+            for tasks in ([Task.DEDUP, Task.CENTRALITY], None) if hours == 169 else (None,):
                 before = [asdict(read(ebb, name)) for name in ("quiet", "zoo")]
                 heads = {head.namespace_id: head.seq for head in ebb.digest().heads}
                 found = ebb.rehearse(tasks=tasks, limit=10_000)

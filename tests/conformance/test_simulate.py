@@ -168,8 +168,9 @@ def test_it_writes_nothing_and_says_of_each_slot_what_the_guard_then_says(copied
         params = BRISK["params"] | {"guard": strict if number else {"max_fraction": 1.0}}
         ebb.register_policy(policy_from({"id": f"wary-{number}", "version": "1.0.0", "params": params}))
     before = ebb.digest().heads, [asdict(read(ebb, name)) for name in ("default", "other")]
-    found = ebb.simulate("wary-1@1.0.0", until="2027-06-01T00:00:00Z")
-    unguarded = ebb.simulate("wary-0@1.0.0", "wary-1@1.0.0", until="2027-06-01T00:00:00Z")
+    until = instant.iso((clock.now // DAY + 55) * DAY)
+    found = ebb.simulate("wary-1@1.0.0", until=until)
+    unguarded = ebb.simulate("wary-0@1.0.0", "wary-1@1.0.0", until=until)
     assert (ebb.digest().heads, [asdict(read(ebb, name)) for name in ("default", "other")]) == before
     assert (unguarded.different, unguarded.under.held, unguarded.against) == (0, [], found.under)
     promised = {(one.namespace_id, one.task, one.slot): (one.due, one.of) for one in found.under.held}
