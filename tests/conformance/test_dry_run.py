@@ -51,10 +51,15 @@ def fill(ebb: Ebbtide) -> None:
             *events("chat", 5),
             {"op": "EVENT", "ref": "tool", "role": "TOOL", "content": "printed"},
             *(belief(f"b{n}", object_type=kinds[n % 3], salience=0.11 + n / 30, confidence=n / 20) for n in range(18)),
-            *(belief(f"same{n}", value="said alike", evidence=[f"chat-{n}"]) for n in range(3)),
+            belief("seen", epistemic_type="OBSERVED", source_type="USER_DEMONSTRATED", salience=0.9),
             {"op": "RELATE", "edge_type": "RELATES_TO", "source": "b3", "target": "b6", "confidence": 0.7},
             {"op": "RELATE", "edge_type": "RELATES_TO", "source": "b9", "target": "b6", "confidence": 0.7},
         ]
+        # The door takes what is said again for the same memory, unless that one is archived.
+        for n in range(3):
+            lines.append(belief(f"alike{n}", value="said alike", evidence=[f"chat-{n}"]))
+            lines.append({"op": "ARCHIVE", "object": f"alike{n}", "reason": "old"})
+        lines += [{"op": "RESTORE", "object": f"alike{n}"} for n in range(3)]
         ebb.ask(*({**line, "namespace": name} for line in lines))
 
 
@@ -94,7 +99,7 @@ def test_what_a_dry_run_says_is_what_the_run_then_does(url, clock, chunk_size) -
                 assert found.total == len(said) == sum(run.entries for run in promised)
                 seen |= {(run.task, run.status) for run in promised if run.entries or run.status == "held"}
         assert {task for task, _ in seen} == {str(task) for task in Task}
-        assert ("lifecycle", "held") in seen
+        assert "held" in {status for _, status in seen}
         check(ebb, "quiet")
 
 

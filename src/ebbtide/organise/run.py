@@ -155,16 +155,15 @@ class Organiser:
     over_all: bool = True
 
     def __post_init__(self) -> None:
-        self._attend()
-
-    def _attend(self) -> None:
         self._shelf = Shelf(self.connection)
         self._guard = Judge(self.db, self.connection, over_all=self.over_all)
 
     def use(self, connection: Connection) -> None:
         """Goes on, on another connection."""
         self.connection, self.transaction = connection, connection.begin
-        self._attend()
+        self._shelf = Shelf(connection)
+        # What it has counted holds for the whole pass, be a connection let go of in between or not.
+        self._guard.use(connection)
 
     def namespaces(self) -> list[str]:
         """All namespaces that anything happened in, by name."""
