@@ -23,12 +23,14 @@ from ebbtide.store.tables import event_log
 QUERIES = library()
 LONG = {"days": 1000}
 """More than any of the histories lasts."""
+WATCHED = {"regret": {"days": 90}}
+"""What asks for a time that began twice as long ago as it ended."""
 
 
 def asked(ebb: Ebbtide, name: str, **given):
     """A query's answer, as far back as there is anything."""
     known = {parameter.name for parameter in QUERIES[name].parameters}
-    return ebb.audit(name, **{key: value for key, value in LONG.items() if key in known} | given)
+    return ebb.audit(name, **{key: value for key, value in WATCHED.get(name, LONG).items() if key in known} | given)
 
 
 def told(ebb: Ebbtide, name: str, *columns: str, **given: Any) -> list[tuple[Any, ...]]:
@@ -52,7 +54,7 @@ def rich(make_url_for_module):
         ebb.apply_replay(ebb.plan_replay("keeping@1.0.0", "permastore@1.0.0", namespace="default"), actor="ops")
         clock.forward(days=8)
         ebb.organise()
-        ebb.ask(lived.belief("late-comer"))
+        ebb.ask(lived.belief("late-comer"), lived.belief("for-good", decay_profile="PERMANENT"))
     yield made
     for ebb in made.values():
         ebb.close()
@@ -77,7 +79,7 @@ def test_answers_are_equal_on_both_databases_and_have_the_columns_of_the_header(
     assert ours.rows
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", QUERIES.keys() - {"quality"})
 def test_an_empty_store_has_no_rows(empty, name):
     for ebb in empty.values():
         assert asked(ebb, name).rows == []

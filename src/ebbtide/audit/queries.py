@@ -6,8 +6,11 @@ A file begins with a header of comments, which this module reads; what follows i
     -- parameter days (integer, default 30): how far back from as_of;
     --   a line set in goes on with the one before
     -- parameter namespace (text, optional): only this namespace
+    -- uses: other_query
     -- column day: the UTC day it took effect
     SELECT …
+
+A query that uses others reads their rows by their names. Its parameters are theirs too, and have the same types.
 
 A parameter's type is text, integer, number or instant. One without `default` or `optional` must be given; an optional
 one is null where it is not. The default of an instant may be `now`.
@@ -18,7 +21,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -67,7 +70,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Query:
-    """A named query: `sql` is its file without the header, `text` all of it."""
+    """A named query: `text` is its file, `sql` what is run: the file without the header, and with what it uses."""
 
     name: str
     question: str
@@ -75,6 +78,7 @@ class Query:
     columns: tuple[Column, ...]
     sql: str
     text: str
+    uses: tuple[str, ...] = ()
 
     def typed(self) -> str:
         """The SELECT with the type of each parameter beside it, so that its value may be text, or null."""
@@ -174,24 +178,29 @@ def _parsed(name: str, source: str) -> Query:
     question = ""
     parameters: list[Parameter] = []
     columns: list[Column] = []
+    uses: list[str] = []
     for item in items:
         head, colon, about = item.partition(": ")
         kind, _, what = head.partition(" ")
         if kind == "question" and colon and not what:
             question = about
+        elif kind == "uses" and colon and not what:
+            uses += about.split(", ")
         elif kind == "parameter" and (match := _PARAMETER.fullmatch(what)) and colon:
             parameters.append(Parameter(match[1], match[2], about, match[3] == "optional", match[4]))
         elif kind == "column" and re.fullmatch(r"\w+", what) and colon:
             columns.append(Column(what, about))
         else:
-            raise BadInput(f"{item!r} in the header is no question, parameter NAME (TYPE) or column NAME, with a colon")
+            raise BadInput(
+                f"{item!r} in the header is no question, parameter NAME (TYPE), column NAME or uses, with a colon"
+            )
     sql = "\n".join(lines[length:]).strip()
     if not question or not columns or not sql:
         raise BadInput("has no question, no columns or no SELECT: write them as the built-in queries do")
     for parameter in parameters:
         if parameter.default is not None:
             _value(parameter, None, 0)
-    return Query(name, question, tuple(parameters), tuple(columns), sql, source)
+    return Query(name, question, tuple(parameters), tuple(columns), sql, source, tuple(uses))
 
 
 def library(folder: Path | None = None) -> dict[str, Query]:
@@ -199,6 +208,7 @@ def library(folder: Path | None = None) -> dict[str, Query]:
     if folder is not None and not folder.is_dir():
         raise BadInput("is no folder", file=str(folder))
     found: dict[str, Query] = {}
+    files: dict[str, str] = {}
     for place in (shipped("queries"), *([folder] if folder else [])):
         for path in sorted(place.glob("*.sql")):
             if path.stem in found:
@@ -208,7 +218,25 @@ def library(folder: Path | None = None) -> dict[str, Query]:
             except (OSError, UnicodeDecodeError) as error:
                 raise BadInput(f"cannot be read: {error}", file=str(path)) from error
             found[path.stem] = parse(path.stem, source, str(path))
-    return found
+            files[path.stem] = str(path)
+    return {name: _with_used(query, found, files[name]) for name, query in found.items()}
+
+
+def _with_used(query: Query, found: Mapping[str, Query], file: str) -> Query:
+    """The query with those it uses as its common table expressions."""
+    if not query.uses:
+        return query
+    types = {parameter.name: parameter.type for parameter in query.parameters}
+    tables: list[str] = []
+    for name in query.uses:
+        used = found.get(name)
+        if used is None or used.uses:
+            raise BadInput(f"uses {name}, which is no query that uses no other", file=file)
+        for parameter in used.parameters:
+            if types.get(parameter.name) != parameter.type:
+                raise BadInput(f"uses {name}: give it parameter {parameter.name} ({parameter.type}) too", file=file)
+        tables.append(f"{name} AS (\n{used.sql}\n)")
+    return replace(query, sql="WITH " + ",\n".join(tables) + "\n" + query.sql)
 
 
 def pick(name: str, at_hand: Mapping[str, Query]) -> Query:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Select, Text, Uuid, and_, case, cast, func, or_, select, text
 
-from ebbtide.audit import plain, records
+from ebbtide.audit import parameters, plain, records
 from ebbtide.audit.columns import entry as _entry
 from ebbtide.audit.columns import numbers, with_content, with_ref
 from ebbtide.audit.columns import of_object as _of_object
@@ -65,6 +65,7 @@ def _views(db: Database) -> Mapping[str, Select[Any]]:
         "organiser_runs": _runs(db),
         **records.views(db),
         **plain.views(db),
+        **parameters.views(),
     }
 
 
