@@ -10,7 +10,7 @@ from uuid import UUID
 
 import lived
 import pytest
-from sqlalchemy import SmallInteger
+from sqlalchemy import SmallInteger, text
 from tests.conftest import DATABASES, Clock, counted_entropy
 
 from ebbtide import Ebbtide
@@ -343,3 +343,19 @@ def test_corrections_say_what_they_changed(rich):
         assert (row["seq"], row["salience"], row["confidence"]) == (entry.seq, entry.salience, entry.confidence)
         assert (row["from_state"], row["to_state"]) == (entry.payload["from_state"], entry.payload["to_state"])
         assert row["to_state"] == (entry.lifecycle_state or row["from_state"])
+
+
+def test_a_count_by_day_reads_no_json_and_has_an_index_on_postgresql(empty):
+    """DuckDB scans the columns that are asked for; the index of PostgreSQL has the expression that the view has."""
+    for kind, ebb in empty.items():
+        query, given = QUERIES["decay_by_policy"], {"as_of": "2026-03-02T00:00:00Z"}
+        with ebb.store.begin() as connection:
+            if kind == "postgresql":
+                connection.execute(text("SET LOCAL enable_seqscan = off"))
+                connection.execute(text("SET LOCAL enable_indexscan = off"))
+            rows = connection.execute(text(f"EXPLAIN {query.typed()}"), query.values(given, 0)).all()
+        plan = "\n".join(" ".join(map(str, row)) for row in rows)
+        assert "payload" not in plan.partition("FROM")[2]
+        assert "memory_objects" not in plan
+        if kind == "postgresql":
+            assert "event_log_effective_day" in plan

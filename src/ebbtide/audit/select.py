@@ -15,11 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel
-from sqlalchemy import text
+from sqlalchemy import DateTime, bindparam, text
 from sqlalchemy.exc import ArgumentError
 
 from ebbtide.audit import views
-from ebbtide.model import instant
 from ebbtide.model.errors import BadInput
 from ebbtide.store.database import Confines, Database, Selection
 
@@ -113,19 +112,19 @@ def _driver(
         raise BadInput("holds what is no text")
     if not parameters:
         return query, ()
-    known = {name: _plain(value) for name, value in parameters.items()}
+    # A time that is not typed is taken for one without a zone.
+    bound = [
+        bindparam(name, value, type_=DateTime(timezone=True) if isinstance(value, datetime) else None)
+        for name, value in parameters.items()
+    ]
     try:
-        compiled = text(query).bindparams(**known).compile(dialect=db.engine().dialect)
+        compiled = text(query).bindparams(*bound).compile(dialect=db.engine().dialect)
     except ArgumentError as error:
         raise BadInput(f"{str(error).splitlines()[0]}: name each parameter in the query as :name") from error
     values = compiled.params
-    if missing := [name for name in values if name not in known]:
+    if missing := [name for name in values if name not in parameters]:
         raise BadInput(f"parameter {missing[0]} has no value")
     return str(compiled), [values[name] for name in compiled.positiontup or ()] or values
-
-
-def _plain(value: Any) -> Any:
-    return instant.iso(instant.to_micros(value)) if isinstance(value, datetime) else value
 
 
 def _rows(selection: Selection) -> Iterator[list[Any]]:

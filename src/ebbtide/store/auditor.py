@@ -51,11 +51,18 @@ _FUNCTIONS = """
     )
 """
 """Functions whose effects PostgreSQL does not vouch for: volatile, with another's rights, or none of its own."""
+_FEW_TEMPORARY_FILES = """
+    SELECT pg_catalog.set_config('temp_file_limit', '1GB', true) FROM pg_catalog.pg_roles
+    WHERE rolname = current_user AND rolsuper
+"""
+"""For others the server's own limit holds."""
 _ALLOWED = {
     *("random", "random_normal", "clock_timestamp", "timeofday", "gen_random_uuid", "uuidv4", "uuidv7"),
     *("array_shuffle", "array_sample"),
 }
 """Volatile ones that give another value each time, and do nothing else."""
+_TOO_MUCH = ("53", "54")
+"""Classes of errors: no more memory or disk, and beyond what a value may be."""
 _WORD = re.compile(r"[^\W\d][\w$]*")
 _ESCAPED_NAME = re.compile(r"u&\"", re.IGNORECASE)
 
@@ -77,6 +84,10 @@ def auditing(
             yield _selection(connection, cursor, within, deadline)
     except psycopg.errors.QueryCanceled as error:
         raise within.late() from error
+    except psycopg.OperationalError as error:
+        if (error.sqlstate or "")[:2] not in _TOO_MUCH:
+            raise
+        raise BadInput(f"{_message(error)}: ask for less") from error
     except (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError, psycopg.InternalError) as error:
         raise BadInput(_message(error)) from error
 
@@ -93,6 +104,7 @@ def _confine(connection: psycopg.Connection[Any], query: str, within: Confines) 
         if name not in _ALLOWED:
             raise BadInput(f"{name} is not allowed here: it is a function that does more than compute")
     connection.execute(f"SET LOCAL statement_timeout = {max(1, round(within.seconds * 1000))}")
+    connection.execute(_FEW_TEMPORARY_FILES)
     connection.execute("SET LOCAL search_path = audit, pg_catalog, pg_temp")
     connection.execute("SET LOCAL TimeZone = 'UTC'")
     try:

@@ -13,13 +13,15 @@ import random
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import duckdb
 import pyarrow as pa
 
 LOCKED = "Could not set lock on file"
 BATCH = 2_048
+READY = b"."
+"""What comes before the rows, once the file is open."""
 
 CONFIG = {
     "enable_external_access": "false",
@@ -118,16 +120,27 @@ def limit_memory(size: int) -> None:
 
 
 def opened(path: str, wait: float, memory: int) -> duckdb.DuckDBPyConnection:
-    """The file, read-only; waits for another process to let go of it."""
+    """The file, read-only and with all doors shut; waits for another process to let go of it."""
     deadline = time.monotonic() + wait
     config: dict[str, Any] = {**CONFIG, "memory_limit": f"{memory}B", "threads": 2}
     while True:
         try:
-            return duckdb.connect(path, read_only=True, config=config)
+            connection = duckdb.connect(path, read_only=True, config=config)
+            break
         except duckdb.IOException as error:
             if LOCKED not in str(error) or time.monotonic() > deadline:
                 raise
         time.sleep(random.uniform(0.01, 0.05))
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET schema = 'audit'")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def answer(connection: duckdb.DuckDBPyConnection, query: str, parameters: Any, views: set[str]) -> pa.RecordBatchReader:
+    """The rows of a query, if it is one SELECT over the views."""
+    check(connection, query, views)
+    return connection.execute(query, parameters).to_arrow_reader(BATCH)
 
 
 def main() -> None:
@@ -137,30 +150,34 @@ def main() -> None:
     try:
         connection = opened(asked["path"], asked["wait"], asked["memory"])
     except duckdb.Error as error:
-        sys.exit(json.dumps({"error": "store", "message": str(error)}))
+        _fail("store", error)
+    there = connection.execute("SELECT view_name FROM duckdb_views() WHERE schema_name = 'audit'").fetchall()
+    if not set(asked["views"]) <= {name for (name,) in there}:
+        _fail("old")
+    sys.stdout.buffer.write(READY)
+    sys.stdout.buffer.flush()
     try:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET schema = 'audit'")
-        connection.execute("SET lock_configuration = true")
-        there = connection.execute("SELECT view_name FROM duckdb_views() WHERE schema_name = 'audit'").fetchall()
-        if not set(asked["views"]) <= {name for (name,) in there}:
-            sys.exit(json.dumps({"error": "old", "message": ""}))
-        check(connection, asked["query"], set(asked["views"]))
-        with connection.execute(asked["query"], asked["parameters"]).to_arrow_reader(BATCH) as rows:
-            out = sys.stdout.buffer
-            with pa.ipc.new_stream(out, rows.schema) as stream:
-                for batch in rows:
-                    stream.write_batch(batch)
-                    out.flush()
-    except NotAllowed as error:
-        sys.exit(json.dumps({"error": "input", "message": str(error)}))
-    except (duckdb.OutOfMemoryException, MemoryError, pa.ArrowMemoryError):
-        sys.exit(json.dumps({"error": "memory", "message": ""}))
-    except (duckdb.Error, pa.ArrowException, OverflowError) as error:
-        sys.exit(json.dumps({"error": "input", "message": str(error)}))
+        with answer(connection, asked["query"], asked["parameters"], set(asked["views"])) as rows:
+            _send(rows)
     except BrokenPipeError:
         # Whoever asked has what they wanted.
-        sys.exit(0)
+        return
+    except (duckdb.OutOfMemoryException, MemoryError):
+        _fail("memory")
+    except (NotAllowed, duckdb.Error, pa.ArrowException, OverflowError) as error:
+        _fail("input", error)
+
+
+def _send(rows: pa.RecordBatchReader) -> None:
+    out = sys.stdout.buffer
+    with pa.ipc.new_stream(out, rows.schema) as stream:
+        for batch in rows:
+            stream.write_batch(batch)
+            out.flush()
+
+
+def _fail(what: str, error: Exception | None = None) -> NoReturn:
+    sys.exit(json.dumps({"error": what, "message": "" if error is None else str(error)}))
 
 
 if __name__ == "__main__":

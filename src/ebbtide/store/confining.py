@@ -46,18 +46,21 @@ def confined(
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         assert process.stdin is not None, "it is a pipe"
+        assert process.stdout is not None, "it is a pipe"
         late = threading.Event()
 
         def stop() -> None:
             late.set()
             process.kill()
 
-        alarm = threading.Timer(within.seconds + wait, stop)
+        alarm = threading.Timer(within.seconds, stop)
         alarm.daemon = True
-        alarm.start()
         try:
             with process.stdin:
                 process.stdin.write(json.dumps(asked, default=str).encode())
+            # It says when it has the file; from then on its time runs.
+            if process.stdout.read(len(program.READY)):
+                alarm.start()
             yield _rows(process, path, within, wait, late)
         finally:
             alarm.cancel()

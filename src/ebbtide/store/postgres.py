@@ -321,6 +321,7 @@ _INDEXES = """
             FROM unnest(i.indkey) WITH ORDINALITY k (attnum, place)
             JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum) AS columns
     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+    JOIN pg_am a ON a.oid = c.relam AND a.amname = 'btree' -- a summary by block has no rows to walk along
     WHERE t.relnamespace = 'public'::regnamespace AND i.indisvalid ORDER BY 2, 1
 """
 _BY_INDEX = {
