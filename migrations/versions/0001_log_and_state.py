@@ -32,6 +32,7 @@ TABLES = (
     "memory_state",
     "organiser_runs",
     "consumers",
+    "leases",
 )
 
 
@@ -220,6 +221,18 @@ def upgrade() -> None:
         key=("consumer",),
     )
     table(
+        "leases",
+        text("holder", nullable=True),
+        text("session", nullable=True),
+        big("lease_until", nullable=True),
+        sa.Column("failures", sa.Integer, nullable=False),
+        big("retry_at", nullable=True),
+        text("task", nullable=True),
+        big("slot", nullable=True),
+        text("error", nullable=True),
+        key=(),
+    )
+    table(
         "policies",
         text("policy_id"),
         text("policy_version"),
@@ -324,6 +337,7 @@ def upgrade() -> None:
         text("policy_id"),
         text("policy_version"),
         sa.Column("missed", sa.Integer, nullable=False),
+        text("guard", nullable=True),
         big("examined"),
         big("decayed"),
         big("warned"),

@@ -1,7 +1,9 @@
 """Ebbtide as a Python object: open a store, ask of memory, let time pass, read."""
 
 from ebbtide.api.asking import DEFAULT_POLICY, Asking
+from ebbtide.api.explaining import Explaining
 from ebbtide.api.following import Following
+from ebbtide.api.guarding import Guarding
 from ebbtide.api.opened import Progress, When, system_clock
 from ebbtide.api.packing import Packing
 from ebbtide.api.proving import Proving
@@ -9,7 +11,7 @@ from ebbtide.api.questions import Questions
 from ebbtide.api.replaying import Replaying
 
 
-class Ebbtide(Asking, Following, Replaying, Packing, Proving, Questions):
+class Ebbtide(Asking, Following, Replaying, Packing, Proving, Questions, Explaining, Guarding):
     """A store of memory. Every call is a unit of work of its own: on return it is committed, or nothing of it is.
 
     `url` names the store, `wait` is how many seconds a busy one is waited for, `policies` a folder of policy files

@@ -380,6 +380,7 @@ def _runs(db: Database) -> Select[Any]:
         *_times(db, runs, "slot", "as_of"),
         runs.status,
         _policy(runs),
+        runs.guard,
         *(runs[name] for name in counts),
         *_times(db, runs, "started_at", "finished_at"),
     )

@@ -86,19 +86,20 @@ class Scores:
     confidence: Any
 
 
-def _divisor(m: Maths, p: Any, uses: Any) -> Any:
+def divisor(m: Maths, p: Any, uses: Any) -> Any:
+    """What use divides the rate by: 1 where it does not slow the curve."""
     return m.least(p.use_cap, 1.0 + p.use_alpha * m.ln(uses + 1.0) + p.use_beta * uses)
 
 
 def fading(m: Maths, p: Any, stability: Any, uses: Any, age: Any) -> Any:
     """−ln R at an age in days, for an object used `uses` times; 0 at age 0, never falling."""
     curve = p.linear * age + p.shape * m.ln(1.0 + (p.scale + p.stretch / stability) * age)
-    return curve / _divisor(m, p, uses)
+    return curve / divisor(m, p, uses)
 
 
 def age_when_faded(m: Maths, p: Any, stability: Any, uses: Any, by: Any, never: Any = math.inf) -> Any:
     """The age in days at which −ln R reaches `by`: the inverse of `fading`; `never` where it does not."""
-    wanted = by * _divisor(m, p, uses)
+    wanted = by * divisor(m, p, uses)
     straight = wanted / m.greatest(p.linear, _TINY)
     power = m.least(300.0, wanted / m.greatest(p.shape, _TINY))
     bent = (m.exp(power) - 1) / m.greatest(p.scale + p.stretch / stability, _TINY)

@@ -311,8 +311,15 @@ class DuckDB(Database):
     def lock_schema(self, connection: Connection) -> None:
         """Nothing to do: the file is this process's alone."""
 
-    def lock_clause(self, select: Any) -> Any:
+    def lock_clause(self, select: Any, *, skip: bool = False) -> Any:
         return select
+
+    def session(self, connection: Connection) -> str | None:
+        return None
+
+    def session_gone(self, connection: Connection, session: str | None) -> bool:
+        # Whoever had the file before has let go of it.
+        return True
 
     def fence(self, select: Any) -> Any:
         return select.subquery()

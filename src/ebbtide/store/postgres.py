@@ -277,8 +277,21 @@ class PostgreSQL(Database):
             alone = connection.execution_options(isolation_level="AUTOCOMMIT")
             alone.execute(text(f"VACUUM FULL {contents.name}"))
 
-    def lock_clause(self, select: Any) -> Any:
-        return select.with_for_update()
+    def lock_clause(self, select: Any, *, skip: bool = False) -> Any:
+        return select.with_for_update(skip_locked=skip)
+
+    def session(self, connection: Connection) -> str | None:
+        return str(
+            connection.execute(text(f"SELECT {_SESSION} FROM pg_stat_activity WHERE pid = pg_backend_pid()")).scalar()
+        )
+
+    def session_gone(self, connection: Connection, session: str | None) -> bool:
+        if session is None:
+            return False
+        # Of another role's sessions only the process id is shown.
+        query = f"SELECT FROM pg_stat_activity WHERE pid = :pid AND ({_SESSION} = :session OR backend_start IS NULL)"
+        given = {"pid": int(session.partition(" ")[0]), "session": session}
+        return connection.execute(text(query), given).first() is None
 
     def fence(self, select: Any) -> Any:
         # OFFSET 0 keeps the planner from pulling the subquery up and computing its columns again.
@@ -313,6 +326,9 @@ class PostgreSQL(Database):
                     f"REINDEX INDEX {index.name}"
                 )
 
+
+_SESSION = "pid || ' ' || date_part('epoch', backend_start)"
+"""The process of a connection and when it began, since process ids come again."""
 
 _INDEXES = """
     SELECT c.relname AS name, t.relname AS table_name,
