@@ -17,7 +17,6 @@ from ebbtide.policy.document import policy_from
 from ebbtide.store.tables import event_log
 
 POLICY = {
-    "id": "all-tasks",
     "version": "1.0.0",
     "params": {
         "summarise": {"enabled": True, "min_events": 2},
@@ -43,10 +42,11 @@ def events(ref: str, count: int) -> list[dict[str, Any]]:
 
 def fill(ebb: Ebbtide) -> None:
     """Duplicates, windows to summarise, a graph, ttls, and what sinks, in two namespaces more."""
-    ebb.register_policy(policy_from(POLICY))
     kinds = ("FACT", "TASK", "PREFERENCE")
     for name in ("quiet", "zoo"):
-        ebb.assign_policy("all-tasks@1.0.0", namespace=name)
+        # A version of its own: which namespace a pass begins with decides what the guard counts over all under one.
+        ebb.register_policy(policy_from(POLICY | {"id": f"of-{name}"}))
+        ebb.assign_policy(f"of-{name}@1.0.0", namespace=name)
         lines = [
             *events("chat", 5),
             {"op": "EVENT", "ref": "tool", "role": "TOOL", "content": "printed"},

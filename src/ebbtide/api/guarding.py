@@ -1,4 +1,4 @@
-"""Slots that the guard held: what they would do, and an operator's approval."""
+"""What waits for an operator: slots that the guard held, and namespaces that failed and are set aside."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from ebbtide.api.passing import Passing
 from ebbtide.api.reading import Reading
 from ebbtide.memory.desk import Refusal
 from ebbtide.model.errors import Refused
+from ebbtide.model.identity import identifier
 from ebbtide.model.words import OpType, RunStatus
 from ebbtide.organise.approval import Held, approve, held
+from ebbtide.organise.lease import retry
 from ebbtide.organise.run import Run
 
 
@@ -25,6 +27,11 @@ class Guarding(Passing, Reading):
             return None
         with self.store.begin() as connection:
             return held(self.store.db, connection, slot, at_most(limit) or 0)
+
+    def retry(self, namespace: str) -> None:
+        """Lets a namespace that failed and is set aside be tried again by the next pass."""
+        with self.store.begin() as connection:
+            retry(connection, identifier(namespace, "namespace"))
 
     def approve(
         self,

@@ -8,10 +8,12 @@ from functools import partial
 
 from ebbtide.api.opened import Opened, Progress, When, micros, no_progress
 from ebbtide.model import instant
-from ebbtide.model.errors import BadInput
+from ebbtide.model.errors import BadInput, NotFound
 from ebbtide.model.words import Task
 from ebbtide.organise.extract import extract, refuse_missing
+from ebbtide.organise.lease import put_aside
 from ebbtide.organise.run import Ledger, Organiser, Run
+from ebbtide.organise.sharing import quarantined, shared
 from ebbtide.organise.summarise import Summariser
 from ebbtide.policy.document import Policy
 
@@ -35,20 +37,28 @@ class Passing(Opened):
         rolls it back; of a summariser that is the caller's own it takes for granted that it makes something of every
         window. With `no_guard` no slot is held, and its run
         says so.
+
+        Other organisers may run on the same store: each namespace is run by one of them. One that fails stops no
+        other; it is set aside for a while, and its run is `quarantined`.
         """
         at, chosen = self._past(as_of), self._tasks(tasks)
         with self._organiser(dry_run, stopping, guarded=not no_guard) as organiser:
-            return self._due_runs(organiser, chosen, namespace, at)
+            if dry_run:
+                return self._rehearsed(organiser, chosen, namespace, at)
+            names = organiser.namespaces() if namespace is None else [_known(organiser, namespace)]
+            return shared(organiser, names, lambda ledger: _due(ledger, chosen, at))
 
     @staticmethod
-    def _due_runs(organiser: Organiser, chosen: list[Task] | None, namespace: str | None, at: int) -> list[Run]:
-        """Runs what is due at an instant, namespace by namespace."""
+    def _rehearsed(organiser: Organiser, chosen: list[Task] | None, namespace: str | None, at: int) -> list[Run]:
+        """Runs what is due at an instant as `organise` does, but for leases, in one transaction."""
         found = []
-        for name in organiser.namespaces() if namespace is None else [namespace]:
-            for start, task in _due(organiser.ledger(name), chosen, at):
-                run = organiser.run(name, task, start)
-                if run is not None:
-                    found.append(run)
+        aside = put_aside(organiser.db, organiser.connection)
+        for name in organiser.namespaces() if namespace is None else [_known(organiser, namespace)]:
+            if name in aside:
+                found.append(quarantined(aside[name]))
+                continue
+            runs = (organiser.run(name, task, start) for start, task in _due(organiser.ledger(name), chosen, at))
+            found += [run for run in runs if run is not None]
         return found
 
     def walk(
@@ -159,6 +169,12 @@ class Passing(Opened):
 
 def _already_begun() -> AbstractContextManager[None]:
     return nullcontext()
+
+
+def _known(organiser: Organiser, namespace: str) -> str:
+    if not organiser.has(namespace):
+        raise NotFound(f"there is no namespace {namespace!r}", field="namespace")
+    return namespace
 
 
 def _due(ledger: Ledger, chosen: list[Task] | None, at: int) -> list[tuple[int, Task]]:

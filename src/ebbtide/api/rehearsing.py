@@ -29,5 +29,5 @@ class Rehearsing(Passing):
         at, chosen, most = self._past(as_of), self._tasks(tasks), at_most(limit) or 0
         with self._organiser(True, guarded=not no_guard) as organiser:
             before = heads(organiser.connection)
-            runs = self._due_runs(organiser, chosen, namespace, at)
+            runs = self._rehearsed(organiser, chosen, namespace, at)
             return decisions(organiser.connection, before, runs, most)

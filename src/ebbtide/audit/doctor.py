@@ -10,7 +10,7 @@ from sqlalchemy import Connection, and_, func, or_, select
 from ebbtide.model import instant
 from ebbtide.model.words import LifecycleState, Rule, RunStatus, Task
 from ebbtide.store.database import Database
-from ebbtide.store.tables import event_log, memory_state, namespaces, organiser_runs
+from ebbtide.store.tables import event_log, leases, memory_state, namespaces, organiser_runs
 
 
 def problems(db: Database, connection: Connection, now: int) -> Iterator[str]:
@@ -85,6 +85,14 @@ def problems(db: Database, connection: Connection, now: int) -> Iterator[str]:
         yield (
             f"namespace {namespace}: the guard held the {task} run of {instant.iso(row.slot)}: see `ebb runs show "
             f"{row.run_id}`, then `ebb runs approve` it, or assign a policy that forgets less"
+        )
+
+    waiting = select(leases).where(leases.c.retry_at > db.now()).order_by(leases.c.namespace_id)
+    for row in connection.execute(waiting):
+        what = "it" if row.task is None else f"its {row.task} run of {instant.iso(row.slot)}"
+        yield (
+            f"namespace {row.namespace_id}: {what} failed and is set aside until {instant.iso(row.retry_at)} "
+            f"({row.error}): mend that; `ebb runs retry {row.namespace_id}` tries it sooner"
         )
 
 

@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ebbtide import __version__
-from ebbtide.cli import act, follow, output, pack, policy, proof, replay, runs, tell
+from ebbtide.cli import act, audit, explain, follow, output, pack, policy, proof, replay, runs, sql, tell
 from ebbtide.cli.options import (
     Actor,
     AsOf,
@@ -209,7 +209,7 @@ def organise(
         output.runs(busy or found, "Would be done" if dry_run else "Done")
         if busy and len(busy) < len(found):
             sys.stdout.write(f"({len(found) - len(busy)} more runs found nothing due)\n")
-        output.say_held(found)
+        output.say_waiting(found)
         if show is not None:
             output.decisions(rehearsed)
 
@@ -453,6 +453,9 @@ pack.register(app)
 proof.register(app)
 replay.register(app)
 follow.register(app)
+explain.register(app)
+sql.register(app)
+app.add_typer(audit.app, name="audit")
 app.add_typer(policy.app, name="policy")
 app.add_typer(runs.app, name="runs")
 

@@ -69,7 +69,7 @@ def table(
     """
     cells = [[_cell(value) for value in row] for row in rows]
     shown = Table(
-        title=Text(printable(title)),
+        title=Text(printable(title)) if title else None,
         title_justify="left",
         title_style="bold",
         header_style="bold",
@@ -85,6 +85,37 @@ def table(
     for row in cells:
         shown.add_row(*(Text(cell) for cell in row))
     console().print(shown)
+
+
+WIDE = 36
+"""What is longer than an id may be broken into lines."""
+
+
+def answer(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """What a query gave as a table; rows of more columns than there is room for one below the other, as records."""
+    numbers = [name for place, name in enumerate(columns) if any(_is_number(row[place]) for row in rows)]
+    cells = [[_exact(value) for value in row] for row in rows]
+    widths = [max([cell_len(name), *(cell_len(row[place]) for row in cells)]) for place, name in enumerate(columns)]
+    if sum(min(width, WIDE) + 2 for width in widths) <= console().width:
+        table("", columns, cells, numbers=numbers)
+        return
+    for number, row in enumerate(cells, 1):
+        table(f"row {number} of {len(rows)}", ("column", "value"), zip(columns, row, strict=True))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _exact(value: Any) -> str:
+    """A value in full, but for fractions of a second and digits beyond the ninth."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return _cell(value)
 
 
 def _cell(value: Any) -> str:
@@ -209,9 +240,12 @@ def decisions(found: Rehearsal) -> None:
     )
 
 
-def say_held(found: Sequence[Run]) -> None:
-    """Says of each run that the guard held how much it held, and where to go on."""
+def say_waiting(found: Sequence[Run]) -> None:
+    """Says of each run that waits for an operator why, and where to go on."""
     for run in found:
+        if run.status == RunStatus.QUARANTINED:
+            why = f"set aside for a while: {run.error}: `ebb runs retry {run.namespace_id}` tries it sooner"
+            sys.stdout.write(f"{printable(run.namespace_id)}: {printable(why)}\n")
         if run.status == RunStatus.HELD:
             sys.stdout.write(f"{printable(run.namespace_id)}: {run.verdict}: `ebb runs show {run.run_id}`\n")
 

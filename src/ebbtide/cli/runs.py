@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -78,6 +79,17 @@ def show(
     if held.changed:
         rows = ((one.name, one.op_type, to_datetime(one.recorded_at)) for one in held.changed[: max(limit, 1)])
         output.table(f"{len(held.changed)} changed since, so it cannot be approved", ("ref", "got", "at"), rows)
+
+
+@app.command()
+def retry(namespace: Annotated[str, typer.Argument(metavar="NAMESPACE")], url: Url = None) -> None:
+    """Let a namespace that failed and is set aside be tried again by the next pass.
+
+    Example: ebb runs retry maya
+    """
+    with opened(url) as ebb:
+        ebb.retry(namespace)
+    sys.stdout.write(f"the next pass tries {output.printable(namespace)} again\n")
 
 
 @app.command()

@@ -27,6 +27,7 @@ from ebbtide.organise.centrality import CENTRAL, centrality
 from ebbtide.organise.decay import SUBJECT_TO_DECAY, decay, parameters
 from ebbtide.organise.dedup import SUBJECT_TO_DEDUP, dedup
 from ebbtide.organise.guard import GUARDED, Judge, Verdict
+from ebbtide.organise.lease import Lease, Taken, check, claim, release
 from ebbtide.organise.lifecycle import lifecycle
 from ebbtide.organise.listed import JUDGED_AT
 from ebbtide.organise.retention import retention
@@ -54,7 +55,7 @@ _ORDER = {task: place for place, task in enumerate(Task)}
 class Run:
     """What one slot came to. `entries` counts those of objects; each chunk adds its ORGANISER_RUN.
 
-    `guard` is the guard's verdict as JSON text, where one was given.
+    `guard` is the guard's verdict as JSON text, where one was given; `error` is why a namespace is set aside.
     """
 
     run_id: UUID
@@ -70,6 +71,7 @@ class Run:
     expired: int = 0
     entries: int = 0
     guard: str | None = None
+    error: str | None = None
 
     @property
     def verdict(self) -> Verdict | None:
@@ -79,7 +81,7 @@ class Run:
     @classmethod
     def from_row(cls, row: RowMapping) -> Run:
         """A run from its row of the ledger."""
-        return cls(**{name: row[name] for name in cls.__slots__})
+        return cls(**{name: row[name] for name in cls.__slots__ if name in row})
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,8 @@ class Organiser:
     `summariser` gives the summariser under a policy; with none, each window counts as one that gets a
     summary. While one runs, the
     connection is `released`, which may leave another one in its place. `guarded` is whether the guard judges slots,
-    `over_all` whether over all namespaces too.
+    `over_all` whether over all namespaces too. `holder` is its name in leases; while it has a `lease`, each chunk's
+    transaction checks it.
     """
 
     db: Database
@@ -153,8 +156,11 @@ class Organiser:
     released: Callable[[], AbstractContextManager[Any]] = nullcontext
     guarded: bool = True
     over_all: bool = True
+    holder: str = field(default_factory=lambda: secrets.token_hex(16))
+    lease: Lease | None = None
 
     def __post_init__(self) -> None:
+        self.stopped = False
         self._shelf = Shelf(self.connection)
         self._guard = Judge(self.db, self.connection, over_all=self.over_all)
 
@@ -164,6 +170,28 @@ class Organiser:
         self._shelf = Shelf(connection)
         # What it has counted holds for the whole pass, be a connection let go of in between or not.
         self._guard.use(connection)
+
+    def take(self, namespace: str, *, wait: bool) -> Lease | Taken:
+        """Takes the lease of a namespace, or says why it cannot be had."""
+        with self.transaction():
+            found = claim(self.db, self.connection, namespace, self.holder, wait=wait)
+        self.lease = found if isinstance(found, Lease) else None
+        return found
+
+    def give_back(self, *, well: bool) -> None:
+        """Gives the lease back, if there is one; `well` if all that was due is done."""
+        if self.lease is not None:
+            with self.transaction():
+                release(self.connection, self.lease, well=well)
+            self.lease = None
+
+    def _lock(self, namespace: str, *, away: bool = False) -> Head:
+        """Locks the head for a chunk; raises `Overtaken` where the lease is another's by now."""
+        head = lock(self.db, self.connection, namespace)
+        assert head is not None, "namespaces are never removed"
+        if self.lease is not None:
+            check(self.db, self.connection, self.lease, head, away=away)
+        return head
 
     def namespaces(self) -> list[str]:
         """All namespaces that anything happened in, by name."""
@@ -206,19 +234,22 @@ class Organiser:
     def run(self, namespace: str, task: Task, start: int) -> Run | None:
         """Runs a slot to its end; None where it was done before, or the organiser was told to stop."""
         chunk = self._one_chunk_of_windows if task == Task.SUMMARISE else self._one_chunk
-        while not self.stopping():
+        while not self._stops():
             finished, run = chunk(namespace, task, start)
             if finished:
                 return run
         return None
+
+    def _stops(self) -> bool:
+        self.stopped = self.stopped or self.stopping()
+        return self.stopped
 
     def _one_chunk(self, namespace: str, task: Task, start: int) -> tuple[bool, Run | None]:
         with self.transaction():
             return self._chunk(namespace, task, start)
 
     def _chunk(self, namespace: str, task: Task, start: int) -> tuple[bool, Run | None]:
-        head = lock(self.db, self.connection, namespace)
-        assert head is not None, "namespaces are never removed"
+        head = self._lock(namespace)
         now = max(self.clock(), head.last_recorded_at)
         slot = self._claim(head, task, start, now)
         if slot["finished_at"] is not None:
@@ -256,8 +287,7 @@ class Organiser:
     def _one_chunk_of_windows(self, namespace: str, task: Task, start: int) -> tuple[bool, Run | None]:
         """Reads windows, lets them be summarised with no transaction open, and writes what came of them."""
         with self.transaction():
-            head = lock(self.db, self.connection, namespace)
-            assert head is not None, "namespaces are never removed"
+            head = self._lock(namespace, away=True)
             # The slot is claimed with its first entry: what stands in the ledger without one would be in no log.
             columns = organiser_runs.c
             query = select(columns.finished_at, columns.after_object).where(_slot(namespace, task, start))
@@ -280,6 +310,8 @@ class Organiser:
         self, task: Task, start: int, scope: Scope, summaries: Sequence[Summary]
     ) -> tuple[bool, Run | None]:
         writer = Writer(self.db, self.connection, scope.namespace, now=self.clock(), entropy=self.entropy)
+        if self.lease is not None:
+            check(self.db, self.connection, self.lease, writer.head)
         slot = self._claim(writer.head, task, start, writer.recorded_at)
         if slot["finished_at"] is not None or slot["after_object"] != scope.after:
             return False, None  # Another organiser did this part meanwhile: what comes next is looked up anew.

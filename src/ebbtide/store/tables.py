@@ -354,5 +354,23 @@ consumers = Table(
 )
 """How far those who keep copies have come: the place in the log, and as of when."""
 
+leases = Table(
+    "leases",
+    metadata,
+    _key("namespace_id"),
+    Column("holder", Text),
+    Column("session", Text),
+    Column("lease_until", BigInteger),
+    Column("failures", Integer, nullable=False),
+    Column("retry_at", BigInteger),
+    Column("task", Text),
+    Column("slot", BigInteger),
+    Column("error", Text),
+)
+"""Which organiser runs a namespace's slots, until when by the database's clock; and which namespaces are set aside.
+
+The fence that a lease raises is the head's.
+"""
+
 IMMUTABLE = (event_log, batches, refusals)
 """Tables in which PostgreSQL refuses UPDATE, DELETE and TRUNCATE."""
