@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ledger import check, read
-from lived import belief, live
+from lived import belief
 from sqlalchemy import select
 
 from ebbtide import Ebbtide
@@ -88,6 +88,8 @@ def test_what_a_dry_run_says_is_what_the_run_then_does(url, clock, chunk_size) -
                 before = [asdict(read(ebb, name)) for name in ("quiet", "zoo")]
                 heads = {head.namespace_id: head.seq for head in ebb.digest().heads}
                 found = ebb.rehearse(tasks=tasks, limit=10_000)
+                few = ebb.rehearse(tasks=tasks, limit=3)
+                assert (few.total, few.decisions) == (found.total, found.decisions[:3])
                 promised = ebb.organise(tasks=tasks, dry_run=True)
                 assert [asdict(read(ebb, name)) for name in ("quiet", "zoo")] == before
                 assert ebb.organise(tasks=tasks) == promised == found.runs
@@ -101,14 +103,3 @@ def test_what_a_dry_run_says_is_what_the_run_then_does(url, clock, chunk_size) -
         assert {task for task, _ in seen} == {str(task) for task in Task}
         assert "held" in {status for _, status in seen}
         check(ebb, "quiet")
-
-
-def test_a_dry_run_after_a_long_history(ebb, clock) -> None:
-    live(ebb, clock)
-    clock.forward(days=40)
-    heads = {head.namespace_id: head.seq for head in ebb.digest().heads}
-    found = ebb.rehearse(limit=3)
-    assert (len(found.decisions), found.total > 3) == (3, True)
-    assert ebb.organise() == found.runs
-    assert [one[2] for one in decided(ebb, heads)[:3]] == [one.seq for one in found.decisions]
-    assert {one.rule for one in found.decisions if one.op_type != "DECAY_APPLIED"} <= {None, "archive", "warning"}
