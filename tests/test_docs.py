@@ -33,6 +33,7 @@ from ebbtide.model.state import BITS, GROUPS
 from ebbtide.policy.document import Policy
 from ebbtide.policy.files import library
 from ebbtide.store.tables import metadata
+from tests import query_page
 
 COMMAND = typer.main.get_command(main.app)
 """Made once, since that takes as long as many a command."""
@@ -276,6 +277,11 @@ def parameters(model: type[BaseModel], path: str) -> Iterator[tuple[str, str, An
         for inner in (field.annotation, *get_args(field.annotation)):
             if isinstance(inner, type) and issubclass(inner, BaseModel):
                 yield from parameters(inner, field.alias or name)
+
+
+def test_every_named_query_is_in_the_audit_page_as_its_header_has_it() -> None:
+    """`python tests/query_page.py` writes the chapter."""
+    assert query_page.PAGE.read_text(encoding="utf-8").endswith(query_page.chapter())
 
 
 def test_every_policy_parameter_is_in_the_policies_page_with_its_default() -> None:

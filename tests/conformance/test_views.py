@@ -42,6 +42,13 @@ COLUMNS = {
         erased_at timestamptz, access_count bigint, reinforce_count bigint, supersedes uuid, superseded_by uuid,
         version bigint, fact_version bigint
     """,
+    "entries": """
+        namespace_id text, seq bigint, id uuid, recorded_at timestamptz, effective_at timestamptz, actor_id text,
+        actor_type text, recorded_day date, effective_day date, op_type text, stream_type text, object_id uuid,
+        version bigint, fact_version bigint, lifecycle_state text, salience double, confidence double,
+        salience_delta double, confidence_delta double, decay_profile text, policy_id text, policy_version text,
+        policy text, bytes bigint
+    """,
     "events": """
         namespace_id text, seq bigint, id uuid, recorded_at timestamptz, effective_at timestamptz, actor_id text,
         actor_type text, event_id uuid, ref text, stream text, role text, subject text, content text,
@@ -85,8 +92,8 @@ COLUMNS = {
     """,
     "organiser_runs": """
         namespace_id text, run_id uuid, task text, slot timestamptz, as_of timestamptz, status text, policy text,
-        missed integer, examined bigint, decayed bigint, warned bigint, archived bigint, deprecated bigint,
-        expired bigint, entries bigint, started_at timestamptz, finished_at timestamptz
+        guard text, missed integer, examined bigint, decayed bigint, warned bigint, archived bigint,
+        deprecated bigint, expired bigint, entries bigint, started_at timestamptz, finished_at timestamptz
     """,
     "policy_assignments": """
         namespace_id text, seq bigint, id uuid, recorded_at timestamptz, effective_at timestamptz, actor_id text,
@@ -95,6 +102,12 @@ COLUMNS = {
     "policy_corrections": """
         namespace_id text, seq bigint, id uuid, recorded_at timestamptz, effective_at timestamptz, actor_id text,
         actor_type text, correction uuid, replaced text, replaced_by text, begins_at timestamptz, memories bigint
+    """,
+    "policy_parameters": """
+        policy_id text, policy_version text, policy text, decay_profile text, curve text, rate double,
+        half_life_days double, mu double, rho double, counts_accesses boolean, floor double, floor_after bigint,
+        warning double, archive double, force_archive double, deprecate_by_confidence double,
+        archive_min_confidence double
     """,
     "policy_versions": """
         policy_id text, policy_version text, policy text, registered_at timestamptz, document text
@@ -135,6 +148,7 @@ TYPES = {
     "double": {"DOUBLE", "double precision"},
     "boolean": {"BOOLEAN", "boolean"},
     "uuid": {"UUID", "uuid"},
+    "date": {"DATE", "date"},
     "timestamptz": {"TIMESTAMP WITH TIME ZONE", "timestamp with time zone"},
 }
 """The types, as DuckDB and PostgreSQL call them."""

@@ -35,13 +35,17 @@ class Auditing(Opened):
             raise BadInput("must be 0 or more", field="limit")
         return selects.select(self._asked(seconds), query, parameters, limit=limit, seconds=seconds)
 
-    def sql_to_csv(self, query: str, file: Path | str, *, seconds: float = SECONDS) -> int:
+    def sql_to_csv(
+        self, query: str, file: Path | str, parameters: Mapping[str, Any] | None = None, *, seconds: float = SECONDS
+    ) -> int:
         """Writes all rows of such a query as CSV with a header, however many; how many there are."""
-        return selects.write_csv(self._asked(seconds), query, Path(file), seconds=seconds)
+        return selects.write_csv(self._asked(seconds), query, Path(file), parameters, seconds=seconds)
 
-    def sql_to_parquet(self, query: str, file: Path | str, *, seconds: float = SECONDS) -> int:
+    def sql_to_parquet(
+        self, query: str, file: Path | str, parameters: Mapping[str, Any] | None = None, *, seconds: float = SECONDS
+    ) -> int:
         """Writes all rows of such a query as Parquet, however many; how many there are."""
-        return selects.write_parquet(self._asked(seconds), query, Path(file), seconds=seconds)
+        return selects.write_parquet(self._asked(seconds), query, Path(file), parameters, seconds=seconds)
 
     def _asked(self, seconds: float) -> Database:
         if not 0 < seconds <= DAY / SECOND:

@@ -52,9 +52,11 @@ def select(
         return Answer(columns=selection.schema.names, rows=rows, more=False)
 
 
-def write_csv(db: Database, query: str, file: Path, *, seconds: float = SECONDS) -> int:
+def write_csv(
+    db: Database, query: str, file: Path, parameters: Mapping[str, Any] | None = None, *, seconds: float = SECONDS
+) -> int:
     """Writes all rows as CSV with a header: instants in ISO 8601 UTC, null as an empty field. How many there were."""
-    with db.selected(*_driver(db, query, None), _confines(db, seconds)) as selection:
+    with db.selected(*_driver(db, query, parameters), _confines(db, seconds)) as selection:
         count = 0
         with _replaced(file) as path, path.open("w", encoding="utf-8", newline="") as out:
             writer = csv.writer(out, lineterminator="\n")
@@ -65,9 +67,11 @@ def write_csv(db: Database, query: str, file: Path, *, seconds: float = SECONDS)
         return count
 
 
-def write_parquet(db: Database, query: str, file: Path, *, seconds: float = SECONDS) -> int:
+def write_parquet(
+    db: Database, query: str, file: Path, parameters: Mapping[str, Any] | None = None, *, seconds: float = SECONDS
+) -> int:
     """Writes all rows as a Parquet file with the columns' types. How many there were."""
-    with db.selected(*_driver(db, query, None), _confines(db, seconds)) as selection:
+    with db.selected(*_driver(db, query, parameters), _confines(db, seconds)) as selection:
         names = selection.schema.names
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Select, Text, Uuid, and_, case, cast, func, or_, select, text
 
-from ebbtide.audit import records
+from ebbtide.audit import parameters, plain, records
 from ebbtide.audit.columns import entry as _entry
 from ebbtide.audit.columns import numbers, with_content, with_ref
 from ebbtide.audit.columns import of_object as _of_object
@@ -64,6 +64,8 @@ def _views(db: Database) -> Mapping[str, Select[Any]]:
         "policy_versions": _policy_versions(db),
         "organiser_runs": _runs(db),
         **records.views(db),
+        **plain.views(db),
+        **parameters.views(),
     }
 
 
@@ -378,6 +380,7 @@ def _runs(db: Database) -> Select[Any]:
         *_times(db, runs, "slot", "as_of"),
         runs.status,
         _policy(runs),
+        runs.guard,
         *(runs[name] for name in counts),
         *_times(db, runs, "started_at", "finished_at"),
     )

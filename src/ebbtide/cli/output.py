@@ -22,6 +22,8 @@ from rich.text import Text
 from ebbtide.api import Progress as Report
 from ebbtide.memory.read import Memory
 from ebbtide.model.instant import to_datetime
+from ebbtide.model.words import RunStatus
+from ebbtide.organise.approval import Held
 from ebbtide.organise.run import Run
 
 
@@ -190,7 +192,27 @@ def runs(found: Sequence[Run], title: str) -> None:
 
 def run_document(run: Run) -> dict[str, Any]:
     """A run with its instants as ISO 8601."""
-    return {**dataclasses.asdict(run), "as_of": to_datetime(run.as_of)}
+    guard = None if run.verdict is None else run.verdict.document()
+    return {**dataclasses.asdict(run), "as_of": to_datetime(run.as_of), "guard": guard}
+
+
+def held_document(found: Held) -> dict[str, Any]:
+    """What a held run would do, with its instants as ISO 8601."""
+    return {
+        "total": found.total,
+        "leaving": [{**dataclasses.asdict(one), "at": to_datetime(one.at)} for one in found.leaving],
+        "changed": [{**dataclasses.asdict(one), "recorded_at": to_datetime(one.recorded_at)} for one in found.changed],
+    }
+
+
+def say_waiting(found: Sequence[Run]) -> None:
+    """Says of each run that waits for an operator why, and where to go on."""
+    for run in found:
+        if run.status == RunStatus.QUARANTINED:
+            why = f"set aside for a while: {run.error}: `ebb runs retry {run.namespace_id}` tries it sooner"
+            sys.stdout.write(f"{printable(run.namespace_id)}: {printable(why)}\n")
+        if run.status == RunStatus.HELD:
+            sys.stdout.write(f"{printable(run.namespace_id)}: {run.verdict}: `ebb runs show {run.run_id}`\n")
 
 
 @contextmanager

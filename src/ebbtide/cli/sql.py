@@ -40,18 +40,20 @@ def sql(
     text = sys.stdin.read() if query == "-" else query
     with opened(url) as ebb:
         if csv is not None:
-            _written(ebb.sql_to_csv(text, csv, seconds=timeout), csv)
+            written(ebb.sql_to_csv(text, csv, seconds=timeout), csv)
         elif parquet is not None:
-            _written(ebb.sql_to_parquet(text, parquet, seconds=timeout), parquet)
+            written(ebb.sql_to_parquet(text, parquet, seconds=timeout), parquet)
         else:
-            _print(ebb.sql(text, limit=limit, seconds=timeout), format)
+            printed(ebb.sql(text, limit=limit, seconds=timeout), format)
 
 
-def _written(count: int, file: Path) -> None:
+def written(count: int, file: Path) -> None:
+    """Says how many rows a file has now."""
     sys.stdout.write(output.printable(f"{count} rows in {file}") + "\n")
 
 
-def _print(found: Answer, format: Format) -> None:
+def printed(found: Answer, format: Format) -> None:
+    """Prints what a query gave."""
     if format == Format.JSON:
         output.document(found)
     else:

@@ -258,6 +258,14 @@ class Database(ABC):
         """An instant as TIMESTAMPTZ."""
 
     @abstractmethod
+    def day(self, micros: Any) -> ColumnElement[Any]:
+        """The UTC day of an instant, as DATE, whatever the session's time zone."""
+
+    @abstractmethod
+    def octets(self, text: Any) -> ColumnElement[int]:
+        """How many bytes a text has in UTF-8."""
+
+    @abstractmethod
     def now(self) -> ColumnElement[int]:
         """The database's clock as an instant."""
 
@@ -282,8 +290,16 @@ class Database(ABC):
         """Takes deleted bytes out of the files. DuckDB rewrites the file, PostgreSQL the table of contents."""
 
     @abstractmethod
-    def lock_clause(self, select: Any) -> Any:
-        """The select that locks the rows it reads until the transaction ends."""
+    def lock_clause(self, select: Any, *, skip: bool = False) -> Any:
+        """The select that locks the rows it reads until the transaction ends; with `skip` it leaves out locked ones."""
+
+    @abstractmethod
+    def session(self, connection: Connection) -> str | None:
+        """What tells a connection from all others of the database; None where there can be no other."""
+
+    @abstractmethod
+    def session_gone(self, connection: Connection, session: str | None) -> bool:
+        """Whether the connection of that name is certainly gone."""
 
     @abstractmethod
     def fence(self, select: Any) -> Any:

@@ -22,6 +22,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Date,
     DateTime,
     Double,
     Engine,
@@ -273,6 +274,12 @@ class DuckDB(Database):
     def timestamp(self, micros: Any) -> ColumnElement[Any]:
         return func.make_timestamptz(micros)
 
+    def day(self, micros: Any) -> ColumnElement[Any]:
+        return cast(func.make_timestamp(micros), Date)
+
+    def octets(self, text: Any) -> ColumnElement[int]:
+        return func.strlen(text, type_=BigInteger)
+
     def now(self) -> ColumnElement[int]:
         return func.epoch_us(func.get_current_timestamp(), type_=BigInteger)
 
@@ -304,8 +311,15 @@ class DuckDB(Database):
     def lock_schema(self, connection: Connection) -> None:
         """Nothing to do: the file is this process's alone."""
 
-    def lock_clause(self, select: Any) -> Any:
+    def lock_clause(self, select: Any, *, skip: bool = False) -> Any:
         return select
+
+    def session(self, connection: Connection) -> str | None:
+        return None
+
+    def session_gone(self, connection: Connection, session: str | None) -> bool:
+        # Whoever had the file before has let go of it.
+        return True
 
     def fence(self, select: Any) -> Any:
         return select.subquery()

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Boolean,
     ColumnElement,
     Connection,
+    Date,
     DateTime,
     Double,
     Engine,
@@ -244,6 +245,14 @@ class PostgreSQL(Database):
         since: ColumnElement[Any] = micros * literal_column("interval '1 microsecond'")
         return literal_column("timestamptz 'epoch'", DateTime(timezone=True)) + since
 
+    def day(self, micros: Any) -> ColumnElement[Any]:
+        # Without a zone, so that it can be indexed.
+        since = micros * literal_column("interval '1 microsecond'")
+        return cast(literal_column("timestamp 'epoch'", DateTime()) + since, Date)
+
+    def octets(self, text: Any) -> ColumnElement[int]:
+        return cast(func.octet_length(text), BigInteger)
+
     def now(self) -> ColumnElement[int]:
         seconds = func.date_part("epoch", func.statement_timestamp(), type_=Double)
         return cast(func.round(seconds * literal(1e6, Double)), BigInteger)
@@ -268,8 +277,21 @@ class PostgreSQL(Database):
             alone = connection.execution_options(isolation_level="AUTOCOMMIT")
             alone.execute(text(f"VACUUM FULL {contents.name}"))
 
-    def lock_clause(self, select: Any) -> Any:
-        return select.with_for_update()
+    def lock_clause(self, select: Any, *, skip: bool = False) -> Any:
+        return select.with_for_update(skip_locked=skip)
+
+    def session(self, connection: Connection) -> str | None:
+        return str(
+            connection.execute(text(f"SELECT {_SESSION} FROM pg_stat_activity WHERE pid = pg_backend_pid()")).scalar()
+        )
+
+    def session_gone(self, connection: Connection, session: str | None) -> bool:
+        if session is None:
+            return False
+        # Of another role's sessions only the process id is shown.
+        query = f"SELECT FROM pg_stat_activity WHERE pid = :pid AND ({_SESSION} = :session OR backend_start IS NULL)"
+        given = {"pid": int(session.partition(" ")[0]), "session": session}
+        return connection.execute(text(query), given).first() is None
 
     def fence(self, select: Any) -> Any:
         # OFFSET 0 keeps the planner from pulling the subquery up and computing its columns again.
@@ -305,6 +327,9 @@ class PostgreSQL(Database):
                 )
 
 
+_SESSION = "pid || ' ' || date_part('epoch', backend_start)"
+"""The process of a connection and when it began, since process ids come again."""
+
 _INDEXES = """
     SELECT c.relname AS name, t.relname AS table_name,
         coalesce(pg_get_expr(i.indpred, i.indrelid), 'true') AS condition,
@@ -312,6 +337,7 @@ _INDEXES = """
             FROM unnest(i.indkey) WITH ORDINALITY k (attnum, place)
             JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum) AS columns
     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+    JOIN pg_am a ON a.oid = c.relam AND a.amname = 'btree' -- a summary by block has no rows to walk along
     WHERE t.relnamespace = 'public'::regnamespace AND i.indisvalid ORDER BY 2, 1
 """
 _BY_INDEX = {
