@@ -1,4 +1,4 @@
-"""FSRS's stability through the whole store: requests, passes, assignments and replay, the same bits on both databases."""
+"""FSRS's stability through the whole store: requests, passes, assignments, replay; the same bits on both databases."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def lived(ebb: Ebbtide, clock: Any) -> None:
     clock.forward(days=3)
     ebb.assign_policy("fsrs@1.0.0")
     remember(10, 20)
-    ebb.ask(*({"op": "RELATE", "edge_type": "SUPPORTS", "source": f"m{n}", "target": f"m{n % 4}"} for n in range(4, 20)))
+    ebb.ask(
+        *({"op": "RELATE", "edge_type": "SUPPORTS", "source": f"m{n}", "target": f"m{n % 4}"} for n in range(4, 20))
+    )
     for day in range(30):
         clock.forward(days=2, seconds=day)
         asked = []

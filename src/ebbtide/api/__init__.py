@@ -1,6 +1,7 @@
 """Ebbtide as a Python object: open a store, ask of memory, let time pass, read."""
 
 from ebbtide.api.asking import DEFAULT_POLICY, Asking
+from ebbtide.api.fitting import FittingPolicies
 from ebbtide.api.following import Following
 from ebbtide.api.opened import Progress, When, system_clock
 from ebbtide.api.packing import Packing
@@ -8,7 +9,7 @@ from ebbtide.api.proving import Proving
 from ebbtide.api.replaying import Replaying
 
 
-class Ebbtide(Asking, Following, Replaying, Packing, Proving):
+class Ebbtide(Asking, Following, Replaying, Packing, Proving, FittingPolicies):
     """A store of memory. Every call is a unit of work of its own: on return it is committed, or nothing of it is.
 
     `url` names the store, `wait` is how many seconds a busy one is waited for, `policies` a folder of policy files

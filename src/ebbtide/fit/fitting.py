@@ -1,0 +1,206 @@
+"""Fitting a policy: per profile every family of curves, each judged on objects that it was not fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from ebbtide.fit.estimate import Likelihood, bootstrapped, interval, is_told, maximise, resampled
+from ebbtide.fit.exposures import Exposures
+from ebbtide.fit.measures import auc, bins, losses, rmse
+from ebbtide.fit.models import FAMILIES, FSRS_DEFAULTS, Family, faded, under
+from ebbtide.model.errors import CheckFailed
+from ebbtide.model.words import DecayProfile
+from ebbtide.policy.document import Params, Policy, Profile
+
+FOLDS = 5
+"""Objects are parted into so many: each part is predicted by what was fitted to the others."""
+
+LEAST_OBJECTS, LEAST_RECALLS, LEAST_MISSES = 20, 20, 20
+"""What a profile must have for its curve to be fitted: fewer say next to nothing of a rate, and less of a shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A fitted number, with the middle 95 % of what bootstrapping the objects gives."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How well a model predicts exposures of objects that it was not fitted to: log loss, calibration, and order.
+
+    `kind` is what it is: constant, fitted, current or built-in. What is fitted is not `told` where the log leaves one
+    of its numbers open to a factor of ten: it may predict well here, and is not taken into a policy.
+    """
+
+    model: str
+    kind: str
+    log_loss: float
+    log_loss_low: float
+    log_loss_high: float
+    rmse: float
+    auc: float | None
+    told: bool = True
+    numbers: list[Number] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileFit:
+    """One profile: what there was of it, why it was not fitted, or how the models did, and which one is taken.
+
+    `fitted` are the numbers of the model taken, of all exposures; `chosen` is `current` where nothing fitted is better.
+    """
+
+    profile: str
+    objects: int
+    recalls: int
+    misses: int
+    refused: str | None
+    scores: list[Score] = field(default_factory=list)
+    chosen: str = "current"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A fit: what each profile came to, and the policy that follows, which is neither registered nor assigned."""
+
+    current: str
+    seed: int
+    resamples: int
+    min_days: float
+    profiles: list[ProfileFit]
+    policy: Policy
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How a fit is made. `families` are the names of those that are tried, `built_in` what they are compared with."""
+
+    current: Policy
+    built_in: Sequence[Policy] = ()
+    families: Sequence[str] = tuple(family.name for family in FAMILIES)
+    min_days: float = 1.0
+    seed: int = 0
+    resamples: int = 200
+    progress: Callable[[int, int], None] = lambda done, total: None
+
+    def run(self, found: Exposures, policy_id: str, version: str) -> Fit:
+        """Fits every profile that has exposures; `CheckFailed` where none has enough, or no fit beats what is."""
+        names = [name for name in list(DecayProfile)[1:] if (found.profile == name.value).any()]
+        params, fits = self.current.params, []
+        for place, name in enumerate(names):
+            fit, params = self._profile(found.at(np.flatnonzero(found.profile == name.value)), name, params)
+            fits.append(fit)
+            self.progress(place + 1, len(names))
+        self._worth_writing(fits)
+        chosen = ", ".join(f"{fit.profile} {fit.chosen}" for fit in fits if fit.chosen != "current")
+        note = f"Fitted, from {self.current.name}: {chosen}."
+        policy = Policy.model_validate({"id": policy_id, "version": version, "note": note, "params": params})
+        return Fit(self.current.name, self.seed, self.resamples, self.min_days, fits, policy)
+
+    @staticmethod
+    def _worth_writing(fits: Sequence[ProfileFit]) -> None:
+        if not fits:
+            raise CheckFailed("there is nothing to fit: the log has no REINFORCE and no PENALTY")
+        if all(fit.refused for fit in fits):
+            told = "; ".join(f"{fit.profile} {fit.refused}" for fit in fits)
+            raise CheckFailed(f"there is too little to fit: {told}")
+
+    def _profile(self, found: Exposures, name: DecayProfile, params: Params) -> tuple[ProfileFit, Params]:
+        counted = (found.idle >= self.min_days) & ~found.stood
+        objects = np.unique(found.object[counted])
+        recalls = int(found.recalled[counted].sum())
+        misses = int(counted.sum()) - recalls
+        about = (name.value, len(objects), recalls, misses)
+        refused = _too_little(*about[1:])
+        if refused is not None:
+            return ProfileFit(*about, refused), params
+        judged = _Judge.of(found, counted, objects, self)
+        constant = np.full(len(found), recalls / (recalls + misses))
+        scores = [judged.score("constant", "constant", constant)]
+        scores.append(judged.policy(self.current, "current"))
+        best, chosen, taken = scores[-1].log_loss, "current", params
+        for family in (one for one in FAMILIES if one.name in self.families):
+            score, fitted = self._family(family, name, found, counted, judged)
+            scores.append(score)
+            if score.told and score.log_loss < best:
+                best, chosen = score.log_loss, family.name
+                taken = params.model_copy(update={"profiles": {**params.profiles, name: fitted}})
+        scores.append(judged.score("FSRS-6's defaults", "built-in", np.exp(-faded(FSRS_DEFAULTS, name, found))))
+        scores += [judged.policy(one, "built-in") for one in self.built_in if one.name != self.current.name]
+        return ProfileFit(*about, None, scores, chosen), taken
+
+    def _family(
+        self, family: Family, name: DecayProfile, found: Exposures, counted: Any, judged: _Judge
+    ) -> tuple[Score, Profile]:
+        """How a family does on what it was not fitted to, and its profile fitted to all there is."""
+        whole = Likelihood(family, self.current.params, name, found, counted)
+        logs = maximise(whole)
+        recall = np.full(len(found), np.nan)
+        for fold, rest in judged.folds():
+            part = replace(whole, counted=rest)
+            recall[fold] = np.exp(-faded(part.params(maximise(part, logs)), name, found)[fold])
+        told = is_told(whole, logs)
+        low, high = interval(bootstrapped(whole, logs, judged.samples)) if told else whole.ends()
+        numbers = [
+            Number(free.name, *map(_six, values))
+            for free, *values in zip(family.free, np.exp(logs), np.exp(low), np.exp(high), strict=True)
+        ]
+        score = judged.score(family.name, "fitted", recall, numbers, told=told)
+        return score, whole.params(np.log([number.value for number in numbers])).profiles[name]
+
+
+def _six(number: float) -> float:
+    """Six digits: more than any log can tell."""
+    return float(f"{number:.6g}")
+
+
+def _too_little(objects: int, recalls: int, misses: int) -> str | None:
+    """Why a profile is not fitted."""
+    needs = (("objects", objects, LEAST_OBJECTS), ("recalls", recalls, LEAST_RECALLS), ("misses", misses, LEAST_MISSES))
+    lacks = [f"{has} {what} of {least}" for what, has, least in needs if has < least]
+    return f"has {', '.join(lacks)} that it takes" if lacks else None
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """The exposures that count, by which models are judged, in parts; and samples of their objects."""
+
+    found: Exposures
+    counted: Any
+    part: Any
+    samples: Any
+
+    @classmethod
+    def of(cls, found: Exposures, counted: Any, objects: Any, fitting: Fitting) -> Self:
+        dice = np.random.default_rng(fitting.seed)
+        parts = dice.permutation(np.arange(len(objects)) % FOLDS)
+        part = parts[np.minimum(np.searchsorted(objects, found.object), len(objects) - 1)]
+        return cls(found, counted, part, resampled(len(objects), fitting.resamples, dice))
+
+    def folds(self) -> Iterator[tuple[Any, Any]]:
+        """What is predicted, and what of all else is fitted to."""
+        for fold in range(FOLDS):
+            yield self.counted & (self.part == fold), self.counted & (self.part != fold)
+
+    def policy(self, policy: Policy, kind: str) -> Score:
+        """How a policy does, each object under the profile that it would have there."""
+        return self.score(policy.name, kind, np.exp(-under(policy, self.found)))
+
+    def score(self, model: str, kind: str, recall: Any, numbers: Sequence[Number] = (), *, told: bool = True) -> Score:
+        """How predictions do."""
+        out, recall = self.found.at(np.flatnonzero(self.counted)), recall[self.counted]
+        loss = losses(recall, out.recalled)
+        places = np.unique(out.object, return_inverse=True)[1]
+        sums, sizes = np.bincount(places, weights=loss), np.bincount(places)
+        low, high = interval((self.samples @ sums) / (self.samples @ sizes))
+        error, order = rmse(recall, out.recalled, bins(out)), auc(recall, out.recalled)
+        return Score(model, kind, float(loss.mean()), float(low), float(high), error, order, told, list(numbers))
