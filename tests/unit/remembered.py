@@ -2,56 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ebbtide.fit.exposures import Exposures, Facts, exposures
+from ebbtide.fit.exposures import Facts
 from ebbtide.model.instant import DAY
 
-Recall = Callable[[int, list[tuple[float, bool]]], float]
-"""The probability of a recall: of the number of recalls before, and all reviews so far with the days before each.
+Past = Sequence[tuple[int, bool]]
+"""The reviews so far: after how many days each, and whether it was a recall."""
+Recall = Callable[[Past, int], float]
+"""The probability of a recall: of the reviews so far, and the days since the last."""
 
-The last of them is the one that is asked about, whose outcome is not known yet.
-"""
 
-
-def lived(recall: Recall, *, objects: int, signals: int, seed: int, profile: str = "MEDIUM", longest: float = 40) -> Facts:
-    """Objects that are each asked about so many times, after 1 to `longest` days, most after few."""
+def lived(recall: Recall, *, objects: int, signals: int, seed: int = 1, profile: str = "MEDIUM") -> Facts:
+    """Objects that are each asked about so many times, each time after 1 to 40 days, more often after few."""
     dice = np.random.default_rng(seed)
     rows = []
     for of in range(objects):
-        at, recalls, past = 0.0, 0, list[tuple[float, bool]]()
+        day, past = 0, list[tuple[int, bool]]()
         for _ in range(signals):
-            gap = float(np.exp(dice.uniform(0, np.log(longest))))
-            at += gap
-            known = bool(dice.random() < recall(recalls, [*past, (gap, False)]))
+            gap = int(np.exp(dice.uniform(0, np.log(40.9))))
+            known = bool(dice.random() < recall(past, gap))
             past.append((gap, known))
-            recalls += known
-            rows.append((of, "REINFORCE" if known else "PENALTY", round(at * DAY)))
-    of, op, at = (np.array(column) for column in zip(*rows, strict=True))
+            day += gap
+            rows.append((of, "REINFORCE" if known else "PENALTY", day * DAY))
+    return facts(rows, profile=profile)
+
+
+def facts(rows: Sequence[tuple[int, str, int]], *, profile: str = "MEDIUM", stops: Sequence[int] = ()) -> Facts:
+    """Facts by object, operation and µs since the objects were asserted; those in `stops` stop time."""
+    of, op, at = (np.array([row[place] for row in rows], dtype=kind) for place, kind in enumerate((int, object, int)))
     size = len(rows)
     return Facts(
         object=of,
         profile=np.full(size, profile, dtype=object),
         kind=np.full(size, "ASSERTED//", dtype=object),
         created_at=np.zeros(size, dtype=np.int64),
-        op=op.astype(object),
-        at=at.astype(np.int64),
-        effect=np.full(size, 0.1),
-        stops=np.zeros(size, dtype=np.int64),
+        op=op,
+        at=at,
+        effect=np.where((op == "REINFORCE") | (op == "PENALTY"), 0.1, 0.0),
+        stops=np.isin(np.arange(size), stops).astype(int),
     )
 
 
-def since_recall(past: list[tuple[float, bool]]) -> float:
-    """Days from the last recall, or the beginning, to the review that is asked about."""
-    days = 0.0
-    for gap, known in reversed(past):
-        days += gap
-        if known and (gap, known) != past[-1]:
-            return days - gap
-    return days
+def since_recall(past: Past, gap: int) -> int:
+    """Days since the last recall, or since the beginning."""
+    for days, known in reversed(past):
+        if known:
+            break
+        gap += days
+    return gap
 
 
-def exposed(recall: Recall, **given: int) -> Exposures:
-    return exposures(lived(recall, **given))
+def recalls(past: Past) -> int:
+    return sum(known for _, known in past)

@@ -31,21 +31,17 @@ class Likelihood:
     found: Exposures
     counted: Any
 
-    def params(self, logs: Any) -> Params:
+    def params(self, values: Any) -> Params:
         """The policy's parameters with the profile that some numbers make."""
-        values = np.exp(logs)
-        return self.family.params(
-            self.base,
-            self.name,
-            {
-                free.name: float(min(free.high, max(free.low, value)))
-                for free, value in zip(self.family.free, values, strict=True)
-            },
-        )
+        within = [
+            float(min(free.high, max(free.low, value))) for free, value in zip(self.family.free, values, strict=True)
+        ]
+        named = dict(zip((free.name for free in self.family.free), within, strict=True))
+        return self.family.params(self.base, self.name, named)
 
     def fading(self, logs: Any) -> Any:
         """−ln R of what is counted."""
-        return faded(self.params(logs), self.name, self.found)[self.counted]
+        return faded(self.params(np.exp(logs)), self.name, self.found)[self.counted]
 
     def jacobian(self, logs: Any, fading: Any) -> Any:
         """How −ln R changes with each number: an exposure a row, by small differences that stay within the ends."""
@@ -109,23 +105,36 @@ def interval(values: Any) -> tuple[Any, Any]:
 
 
 def bootstrapped(likelihood: Likelihood, best: Any, counts: Any) -> Any:
-    """The numbers' logarithms by sample of objects: from the best ones a step of Fisher scoring with its weights."""
+    """The numbers' logarithms by sample of objects: from the best ones a step of Fisher scoring with its weights.
+
+    A number that is at an end of what a policy may say stays there.
+    """
+    inside = _inside(likelihood, best)
     score, information = _by_object(likelihood, best)
-    total = np.einsum("bo,oij->bij", counts, information) + _TINY * np.eye(len(best))
-    step = np.linalg.solve(total, (counts @ score)[:, :, None])[:, :, 0]
-    return np.clip(best + step, *likelihood.ends())
+    total = np.einsum("bo,oij->bij", counts, information[:, inside][:, :, inside]) + _TINY * np.eye(inside.sum())
+    found = np.tile(best, (len(counts), 1))
+    found[:, inside] += np.linalg.solve(total, (counts @ score[:, inside])[:, :, None])[:, :, 0]
+    return np.clip(found, *likelihood.ends())
 
 
 def is_told(likelihood: Likelihood, best: Any) -> bool:
-    """Whether the log says more of every number than its magnitude: 95 % of a normal error within a factor of ten."""
-    information = _by_object(likelihood, best)[1].sum(axis=0) + _TINY * np.eye(len(best))
-    low, high = likelihood.ends()
-    inside = (best > low) & (best < high)
-    return bool(inside.all() and (1.96 * np.sqrt(np.diag(np.linalg.inv(information))) < np.log(10)).all())
+    """Whether the log says more of every number than its magnitude: 95 % of a normal error within a factor of ten.
+
+    The first number, the rate, must not be at an end of what a policy may say; of one that is, nothing more is asked.
+    """
+    inside = _inside(likelihood, best)
+    information = _by_object(likelihood, best)[1].sum(axis=0)[inside][:, inside] + _TINY * np.eye(inside.sum())
+    error = np.sqrt(np.diag(np.linalg.inv(information)))
+    return bool(inside[0] and (1.96 * error < np.log(10)).all())
 
 
 _TINY = 1e-9
 """What keeps a direction of which nothing is known from being divided by zero."""
+
+
+def _inside(likelihood: Likelihood, best: Any) -> Any:
+    low, high = likelihood.ends()
+    return (best > low) & (best < high)
 
 
 def _by_object(likelihood: Likelihood, best: Any) -> tuple[Any, Any]:

@@ -19,6 +19,9 @@ from ebbtide.policy.document import Params, Policy, Profile
 FOLDS = 5
 """Objects are parted into so many: each part is predicted by what was fitted to the others."""
 
+WORTH_IT = 0.001
+"""By how much a curve's log loss must be lower for it to be taken instead of a plainer one."""
+
 LEAST_OBJECTS, LEAST_RECALLS, LEAST_MISSES = 20, 20, 20
 """What a profile must have for its curve to be fitted: fewer say next to nothing of a rate, and less of a shape."""
 
@@ -131,7 +134,7 @@ class Fitting:
         for family in (one for one in FAMILIES if one.name in self.families):
             score, fitted = self._family(family, name, found, counted, judged)
             scores.append(score)
-            if score.told and score.log_loss < best:
+            if score.told and score.log_loss < best - WORTH_IT:
                 best, chosen = score.log_loss, family.name
                 taken = params.model_copy(update={"profiles": {**params.profiles, name: fitted}})
         scores.append(judged.score("FSRS-6's defaults", "built-in", np.exp(-faded(FSRS_DEFAULTS, name, found))))
@@ -147,7 +150,7 @@ class Fitting:
         recall = np.full(len(found), np.nan)
         for fold, rest in judged.folds():
             part = replace(whole, counted=rest)
-            recall[fold] = np.exp(-faded(part.params(maximise(part, logs)), name, found)[fold])
+            recall[fold] = np.exp(-faded(part.params(np.exp(maximise(part, logs))), name, found)[fold])
         told = is_told(whole, logs)
         low, high = interval(bootstrapped(whole, logs, judged.samples)) if told else whole.ends()
         numbers = [
@@ -155,7 +158,7 @@ class Fitting:
             for free, *values in zip(family.free, np.exp(logs), np.exp(low), np.exp(high), strict=True)
         ]
         score = judged.score(family.name, "fitted", recall, numbers, told=told)
-        return score, whole.params(np.log([number.value for number in numbers])).profiles[name]
+        return score, whole.params([number.value for number in numbers]).profiles[name]
 
 
 def _six(number: float) -> float:
