@@ -68,7 +68,7 @@ def test_a_fit_is_printed_and_written(told, run, tmp_path):
 
 
 def test_where_nothing_is_better_nothing_is_written(told, run, tmp_path):
-    """The memories fade as the policy says: no other rate is better by a thousandth."""
+    """The memories fade as the policy says: no other rate is surely better."""
     told(0.02)
     done = run("policy", "fit", "--curve", "exponential", "--resamples", 20, "--format", "json")
     assert done.code == 1

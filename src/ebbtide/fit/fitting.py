@@ -19,8 +19,8 @@ from ebbtide.policy.document import Params, Policy, Profile
 FOLDS = 5
 """Objects are parted into so many: each part is predicted by what was fitted to the others."""
 
-WORTH_IT = 0.001
-"""By how much a curve's log loss must be lower for it to be taken instead of a plainer one."""
+SURE = 0.95
+"""In which share of the samples a curve must predict better than a plainer one, or the one in force, to be taken."""
 
 LEAST_OBJECTS, LEAST_RECALLS, LEAST_MISSES = 20, 20, 20
 """What a profile must have for its curve to be fitted: fewer say next to nothing of a rate, and less of a shape."""
@@ -127,25 +127,25 @@ class Fitting:
         if refused is not None:
             return ProfileFit(*about, refused), params
         judged = _Judge.of(found, counted, objects, self)
+        fade = {policy.name: np.exp(-under(policy, found)) for policy in (self.current, *self.built_in)}
         constant = np.full(len(found), recalls / (recalls + misses))
-        scores = [judged.score("constant", "constant", constant)]
-        scores.append(judged.policy(self.current, "current"))
-        best, chosen, taken = scores[-1].log_loss, "current", params
+        best = _Trial(self.current.name, "current", fade.pop(self.current.name))
+        trials = [_Trial("constant", "constant", constant), best]
         for family in (one for one in FAMILIES if one.name in self.families):
-            score, fitted = self._family(family, name, found, counted, judged)
-            scores.append(score)
-            if score.told and score.log_loss < best - WORTH_IT:
-                best, chosen = score.log_loss, family.name
-                taken = params.model_copy(update={"profiles": {**params.profiles, name: fitted}})
-        scores.append(judged.score("FSRS-6's defaults", "built-in", np.exp(-faded(FSRS_DEFAULTS, name, found))))
-        scores += [judged.policy(one, "built-in") for one in self.built_in if one.name != self.current.name]
-        return ProfileFit(*about, None, scores, chosen), taken
+            trials.append(self._family(family, name, judged))
+            if trials[-1].told and judged.is_better(trials[-1].recall, best.recall):
+                best = trials[-1]
+        trials.append(_Trial("FSRS-6's defaults", "built-in", np.exp(-faded(FSRS_DEFAULTS, name, found))))
+        trials += [_Trial(model, "built-in", recall) for model, recall in fade.items()]
+        if best.profile is not None:
+            params = params.model_copy(update={"profiles": {**params.profiles, name: best.profile}})
+        chosen = "current" if best.profile is None else best.model
+        return ProfileFit(*about, None, [judged.score(trial) for trial in trials], chosen), params
 
-    def _family(
-        self, family: Family, name: DecayProfile, found: Exposures, counted: Any, judged: _Judge
-    ) -> tuple[Score, Profile]:
-        """How a family does on what it was not fitted to, and its profile fitted to all there is."""
-        whole = Likelihood(family, self.current.params, name, found, counted)
+    def _family(self, family: Family, name: DecayProfile, judged: _Judge) -> _Trial:
+        """How a family predicts what it was not fitted to, and its profile fitted to all there is."""
+        found = judged.found
+        whole = Likelihood(family, self.current.params, name, found, judged.counted)
         logs = maximise(whole)
         recall = np.full(len(found), np.nan)
         for fold, rest in judged.folds():
@@ -157,8 +157,20 @@ class Fitting:
             Number(free.name, *map(_six, values))
             for free, *values in zip(family.free, np.exp(logs), np.exp(low), np.exp(high), strict=True)
         ]
-        score = judged.score(family.name, "fitted", recall, numbers, told=told)
-        return score, whole.params([number.value for number in numbers]).profiles[name]
+        profile = whole.params([number.value for number in numbers]).profiles[name]
+        return _Trial(family.name, "fitted", recall, numbers, told, profile)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One model's predictions of all exposures, and of what is fitted the numbers and the profile that they make."""
+
+    model: str
+    kind: str
+    recall: Any
+    numbers: Sequence[Number] = ()
+    told: bool = True
+    profile: Profile | None = None
 
 
 def _six(number: float) -> float:
@@ -194,16 +206,24 @@ class _Judge:
         for fold in range(FOLDS):
             yield self.counted & (self.part == fold), self.counted & (self.part != fold)
 
-    def policy(self, policy: Policy, kind: str) -> Score:
-        """How a policy does, each object under the profile that it would have there."""
-        return self.score(policy.name, kind, np.exp(-under(policy, self.found)))
+    def is_better(self, recall: Any, than: Any) -> bool:
+        """Whether predictions lose less than others in nearly all samples: what is plainer, or in force, stays else."""
+        less = self._by_object(recall) - self._by_object(than)
+        return bool(np.mean(self.samples @ less < 0) >= SURE)
 
-    def score(self, model: str, kind: str, recall: Any, numbers: Sequence[Number] = (), *, told: bool = True) -> Score:
+    def score(self, trial: _Trial) -> Score:
         """How predictions do."""
-        out, recall = self.found.at(np.flatnonzero(self.counted)), recall[self.counted]
-        loss = losses(recall, out.recalled)
-        places = np.unique(out.object, return_inverse=True)[1]
-        sums, sizes = np.bincount(places, weights=loss), np.bincount(places)
-        low, high = interval((self.samples @ sums) / (self.samples @ sizes))
-        error, order = rmse(recall, out.recalled, bins(out)), auc(recall, out.recalled)
-        return Score(model, kind, float(loss.mean()), float(low), float(high), error, order, told, list(numbers))
+        out, recall = self.found.at(np.flatnonzero(self.counted)), trial.recall[self.counted]
+        loss, sizes = self._by_object(trial.recall), np.bincount(self._places())
+        low, high = interval((self.samples @ loss) / (self.samples @ sizes))
+        mean, error = loss.sum() / sizes.sum(), rmse(recall, out.recalled, bins(out))
+        order, numbers = auc(recall, out.recalled), list(trial.numbers)
+        return Score(trial.model, trial.kind, float(mean), float(low), float(high), error, order, trial.told, numbers)
+
+    def _places(self) -> Any:
+        return np.unique(self.found.object[self.counted], return_inverse=True)[1]
+
+    def _by_object(self, recall: Any) -> Any:
+        """What each object adds to the loss."""
+        loss = losses(recall[self.counted], self.found.recalled[self.counted])
+        return np.bincount(self._places(), weights=loss)
