@@ -81,4 +81,4 @@ def test_too_little_is_exit_code_1(told, run):
     told(0.1)
     done = run("policy", "fit", "--min-days", 30)
     assert done.code == 1
-    assert "too little to fit: MEDIUM has 0 objects of 20" in done.err
+    assert "too little to fit: MEDIUM has 0 of 20 objects" in done.err

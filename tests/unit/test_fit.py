@@ -130,14 +130,14 @@ def test_the_same_seed_gives_the_same_fit() -> None:
 
 def test_too_little_is_refused_with_what_is_missing() -> None:
     few = lived(KNOWN["exponential"][0], objects=19, signals=4)
-    with pytest.raises(CheckFailed, match="MEDIUM has 19 objects of 20"):
+    with pytest.raises(CheckFailed, match="MEDIUM has 19 of 20 objects"):
         Fitting(DEFAULT).run(exposures(few), "fitted", "1.0.0")
     sure = lived(lambda past, gap: 1.0, objects=30, signals=3)
-    with pytest.raises(CheckFailed, match="0 misses of 20"):
+    with pytest.raises(CheckFailed, match="0 of 20 misses"):
         Fitting(DEFAULT).run(exposures(sure), "fitted", "1.0.0")
     with pytest.raises(CheckFailed, match="nothing to fit"):
         Fitting(DEFAULT).run(exposures(replace(few, profile=np.full(len(few.at), "PERMANENT"))), "fitted", "1.0.0")
-    with pytest.raises(CheckFailed, match="0 objects of 20"):
+    with pytest.raises(CheckFailed, match="0 of 20 objects"):
         Fitting(DEFAULT, min_days=1000).run(exposures(few), "fitted", "1.0.0")
 
 

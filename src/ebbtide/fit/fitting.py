@@ -181,8 +181,8 @@ def _six(number: float) -> float:
 def _too_little(objects: int, recalls: int, misses: int) -> str | None:
     """Why a profile is not fitted."""
     needs = (("objects", objects, LEAST_OBJECTS), ("recalls", recalls, LEAST_RECALLS), ("misses", misses, LEAST_MISSES))
-    lacks = [f"{has} {what} of {least}" for what, has, least in needs if has < least]
-    return f"has {', '.join(lacks)} that it takes" if lacks else None
+    lacks = [f"{has} of {least} {what}" for what, has, least in needs if has < least]
+    return f"has {', '.join(lacks)}" if lacks else None
 
 
 @dataclass(frozen=True)
