@@ -27,10 +27,11 @@ from sqlalchemy import (
 
 from ebbtide.decay.segment import evaluate
 from ebbtide.model import instant
-from ebbtide.model.state import OBJECT_COLUMNS, STATE_COLUMNS
+from ebbtide.model.state import COLUMNS, OBJECT_COLUMNS, STATE_COLUMNS, MemoryState
 from ebbtide.model.upcast import upcast
 from ebbtide.model.words import Condition, EpistemicType, LifecycleState
 from ebbtide.project.refold import refold, until
+from ebbtide.project.writer import state_from
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import contents, event_log, memory_objects, memory_state, policy_profiles, suppressions
 
@@ -119,6 +120,11 @@ class LogEntry(BaseModel):
 
 def suppressed(objects: Any, at: Any, known_at: int | None = None) -> ColumnElement[bool]:
     """Whether a suppression holds at an instant that speaks of the object, or of what it is; as known at another."""
+    return exists().where(suppressing(objects, at, known_at))
+
+
+def suppressing(objects: Any, at: Any, known_at: int | None = None) -> ColumnElement[bool]:
+    """Which suppressions hold at an instant and speak of the object, or of what it is; as known at another."""
     rows = suppressions.c
     filtered = and_(
         rows.object_id.is_(None),
@@ -127,7 +133,7 @@ def suppressed(objects: Any, at: Any, known_at: int | None = None) -> ColumnElem
             for name in ("object_type", "epistemic_type", "subject")
         ),
     )
-    return exists().where(
+    return and_(
         rows.namespace_id == objects.namespace_id,
         or_(rows.object_id == objects.object_id, filtered),
         rows.suppressed_at <= at,
@@ -258,6 +264,26 @@ def memories(
     if limit is not None:
         query = query.limit(limit)
     return [_memory(row._mapping) for row in connection.execute(query)]
+
+
+def memory_and_state(
+    db: Database,
+    connection: Connection,
+    namespace: str,
+    object_id: UUID,
+    *,
+    at: int,
+    as_of: int | None = None,
+    known_at: int | None = None,
+) -> tuple[Memory, MemoryState] | None:
+    """A memory as it is shown at an instant, and the state that follows from; the state's `head_hash` is left out."""
+    found = source(db, namespace, as_of, known_at, at, [object_id])
+    row = connection.execute(select(found).where(found.c.object_id == object_id)).mappings().first()
+    if row is None:
+        return None
+    stored = {"salience": row["stored_salience"], "confidence": row["stored_confidence"], "head_hash": b""}
+    state = state_from({name: row[name] for name in COLUMNS if name not in stored} | stored)
+    return _memory(row), state
 
 
 def _memory(row: Any) -> Memory:
