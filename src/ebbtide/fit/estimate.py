@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ebbtide.fit.exposures import Exposures
-from ebbtide.fit.measures import certain_at_most, losses
+from ebbtide.fit.measures import LEAST
 from ebbtide.fit.models import Family, faded
 from ebbtide.model.errors import BadInput
 from ebbtide.model.words import DecayProfile
@@ -16,6 +16,7 @@ from ebbtide.policy.document import Params
 
 _STEP = 1e-5
 _STARTS = (1.0, 0.1, 10.0)
+_MOST = 700.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,13 @@ class Likelihood:
 
 
 def _odds(fading: Any) -> Any:
-    p = certain_at_most(np.exp(-fading))
-    return p / (1 - p)
+    """R/(1 − R), where R is below 1 by the least that counts."""
+    return 1 / np.expm1(np.clip(fading, LEAST, _MOST))
+
+
+def _loss(fading: Any, recalled: Any) -> Any:
+    """−ln of the probability of what happened, by −ln R: to any depth, so that there is a slope to follow."""
+    return np.where(recalled, fading, -np.log(-np.expm1(-np.clip(fading, LEAST, _MOST))))
 
 
 def maximise(likelihood: Likelihood, near: Any = None) -> Any:
@@ -74,13 +80,12 @@ def maximise(likelihood: Likelihood, near: Any = None) -> Any:
     def loss(logs: Any) -> tuple[float, Any]:
         fading = likelihood.fading(logs)
         gradient = -(likelihood.slope(fading) @ likelihood.jacobian(logs, fading)) / len(fading)
-        return float(losses(np.exp(-fading), recalled).mean()), gradient
+        return float(_loss(fading, recalled).mean()), gradient
 
     if near is None:
-        # From several rates: where all is forgotten, or nothing, there is no slope to follow.
         start = np.log([free.start for free in likelihood.family.free])
         starts = [np.clip(start + np.eye(len(start))[0] * np.log(factor), low, high) for factor in _STARTS]
-        near = min(starts, key=lambda logs: losses(np.exp(-likelihood.fading(logs)), recalled).mean())
+        near = min(starts, key=lambda logs: _loss(likelihood.fading(logs), recalled).mean())
     found = minimize(loss, near, jac=True, method="L-BFGS-B", bounds=list(zip(low, high, strict=True)))
     return np.clip(found.x, low, high)
 
@@ -118,14 +123,13 @@ def bootstrapped(likelihood: Likelihood, best: Any, counts: Any) -> Any:
 
 
 def is_told(likelihood: Likelihood, best: Any) -> bool:
-    """Whether the log says more of every number than its magnitude: 95 % of a normal error within a factor of ten.
+    """Whether the log says more of the first number than its magnitude: 95 % of a normal error within a factor of ten.
 
-    The first number, the rate, must not be at an end of what a policy may say; of one that is, nothing more is asked.
+    That is the rate, or the stability to begin with. It must not be at an end of what a policy may say either.
     """
     inside = _inside(likelihood, best)
     information = _by_object(likelihood, best)[1].sum(axis=0)[inside][:, inside] + _TINY * np.eye(inside.sum())
-    error = np.sqrt(np.diag(np.linalg.inv(information)))
-    return bool(inside[0] and (1.96 * error < np.log(10)).all())
+    return bool(inside[0] and 1.96 * np.sqrt(np.linalg.inv(information)[0, 0]) < np.log(10))
 
 
 _TINY = 1e-9

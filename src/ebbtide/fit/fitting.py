@@ -40,8 +40,8 @@ class Number:
 class Score:
     """How well a model predicts exposures of objects that it was not fitted to: log loss, calibration, and order.
 
-    `kind` is what it is: constant, fitted, current or built-in. What is fitted is not `told` where the log leaves one
-    of its numbers open to a factor of ten: it may predict well here, and is not taken into a policy.
+    `kind` is what it is: constant, fitted, current or built-in. What is fitted is not `told` where the log leaves its
+    rate open to a factor of ten: it may predict well here, and is not taken into a policy.
     """
 
     model: str
@@ -97,12 +97,14 @@ class Fitting:
 
     def run(self, found: Exposures, policy_id: str, version: str) -> Fit:
         """Fits every profile that has exposures; `CheckFailed` where none has enough, or no fit beats what is."""
-        names = [name for name in list(DecayProfile)[1:] if (found.profile == name.value).any()]
-        params, fits = self.current.params, []
-        for place, name in enumerate(names):
-            fit, params = self._profile(found.at(np.flatnonzero(found.profile == name.value)), name, params)
+        decaying = [name for name in DecayProfile if name != DecayProfile.PERMANENT]
+        names = [name for name in decaying if (found.profile == name.value).any()]
+        params, fits, total = self.current.params, list[ProfileFit](), len(names) * len(self.families)
+        for name in names:
+            mine = found.at(np.flatnonzero(found.profile == name.value))
+            done = len(fits) * len(self.families)
+            fit, params = self._profile(mine, name, params, lambda one, done=done: self.progress(done + one, total))  # type: ignore[misc]
             fits.append(fit)
-            self.progress(place + 1, len(names))
         self._worth_writing(fits)
         chosen = ", ".join(f"{fit.profile} {fit.chosen}" for fit in fits if fit.chosen != "current")
         note = f"Fitted, from {self.current.name}: {chosen}."
@@ -117,7 +119,9 @@ class Fitting:
             told = "; ".join(f"{fit.profile} {fit.refused}" for fit in fits)
             raise CheckFailed(f"there is too little to fit: {told}")
 
-    def _profile(self, found: Exposures, name: DecayProfile, params: Params) -> tuple[ProfileFit, Params]:
+    def _profile(
+        self, found: Exposures, name: DecayProfile, params: Params, progress: Callable[[int], None]
+    ) -> tuple[ProfileFit, Params]:
         counted = (found.idle >= self.min_days) & ~found.stood
         objects = np.unique(found.object[counted])
         recalls = int(found.recalled[counted].sum())
@@ -131,7 +135,8 @@ class Fitting:
         constant = np.full(len(found), recalls / (recalls + misses))
         best = _Trial(self.current.name, "current", fade.pop(self.current.name))
         trials = [_Trial("constant", "constant", constant), best]
-        for family in (one for one in FAMILIES if one.name in self.families):
+        for place, family in enumerate(one for one in FAMILIES if one.name in self.families):
+            progress(place)
             trials.append(self._family(family, name, judged))
             if trials[-1].told and judged.is_better(trials[-1].recall, best.recall):
                 best = trials[-1]
