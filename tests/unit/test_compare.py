@@ -7,6 +7,7 @@ import math
 import pytest
 
 from ebbtide.decay.compare import compare, crossings
+from ebbtide.decay.fsrs import learning
 from ebbtide.decay.maths import SCALAR
 from ebbtide.decay.segment import parameters, retention
 from ebbtide.model.words import DecayProfile
@@ -74,7 +75,7 @@ def test_both_retain_as_much_at_a_crossing_and_on_its_sides_one_more_than_the_ot
 
         def apart(age: float, name: DecayProfile = name) -> float:
             r = [
-                retention(SCALAR, parameters(p.params, name), p.params.profiles[name].initial_stability_days, 0.0, age)
+                retention(SCALAR, parameters(p.params, name), learning(p.params.profiles[name]).stability, 0.0, age)
                 for p in (one, other)
             ]
             return r[0] - r[1]

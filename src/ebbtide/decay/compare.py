@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ebbtide.decay.fsrs import learning
 from ebbtide.decay.maths import SCALAR
 from ebbtide.decay.segment import Parameters, age_when_faded, fading, parameters
 from ebbtide.model.words import INITIAL_SALIENCE, DecayProfile
@@ -100,7 +101,7 @@ def _curves(a: Policy, b: Policy, profile: DecayProfile) -> Curves:
 
 
 def _stability(policy: Policy, profile: DecayProfile) -> float:
-    return policy.params.profiles[profile].initial_stability_days
+    return float(learning(policy.params.profiles[profile]).stability)
 
 
 def _lasting(p: Parameters, stability: float) -> Lasting:
