@@ -1,6 +1,7 @@
 -- question: How fast does the log grow: entries a day, and bytes an entry?
 -- parameter as_of (instant, default now): what had taken effect by this instant
 -- parameter days (integer, default 30): how many days back from as_of
+-- parameter known_at (instant, optional): only what was recorded by then
 -- parameter namespace (text, optional): only this namespace
 -- column day: the UTC day they were recorded
 -- column op_type: the operation
@@ -19,6 +20,7 @@ WHERE recorded_at <= :as_of
     -- Said again by the day, which PostgreSQL has an index on.
     AND recorded_day >= CAST((:as_of - :days * INTERVAL '24 hours') AT TIME ZONE 'UTC' AS DATE)
     AND recorded_day <= CAST(:as_of AT TIME ZONE 'UTC' AS DATE)
+    AND (:known_at IS NULL OR recorded_at <= :known_at)
     AND (:namespace IS NULL OR namespace_id = :namespace)
 GROUP BY recorded_day, op_type
 ORDER BY recorded_day, op_type COLLATE "C"
