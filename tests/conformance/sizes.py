@@ -1,13 +1,22 @@
-"""How much is done: enough to mean something in every test run, and the full sizes with `make soak` (EBB_SOAK)."""
+"""How much is done: enough to mean something in every test run, and the full sizes with `make soak` (EBB_SOAK).
+
+Each size can be given by itself, as EBB_SOAK_NAMESPACES=50.
+"""
 
 from __future__ import annotations
 
 import os
 
 SOAK = bool(os.environ.get("EBB_SOAK"))
+
+
+def _size(name: str, few: int, full: int) -> int:
+    return int(os.environ.get(f"EBB_SOAK_{name}", full if SOAK else few))
+
+
 ORGANISERS = (2, 6) if SOAK else (2,)
-NAMESPACES = 200 if SOAK else 20
-SLOTS = 40 if SOAK else 6
-KILLS = 25 if SOAK else 3
-WEEKS = 12 if SOAK else 2
-SECONDS = float(os.environ.get("EBB_SOAK_SECONDS", "600" if SOAK else "4"))
+NAMESPACES = _size("NAMESPACES", 20, 200)
+SLOTS = _size("SLOTS", 6, 40)
+KILLS = _size("KILLS", 3, 25)
+WEEKS = _size("WEEKS", 2, 12)
+SECONDS = _size("SECONDS", 4, 600)
