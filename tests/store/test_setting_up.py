@@ -50,7 +50,7 @@ def test_a_store_of_a_newer_version_is_left_alone(url):
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with Ebbtide(url) as older:
         for asked in (older.memories, older.init, older.problems):
-            with pytest.raises(StoreUnavailable, match="migration 9999, which a newer Ebbtide made.*upgrade it"):
+            with pytest.raises(StoreUnavailable, match=r"migration 9999, which a newer Ebbtide made.*upgrade it"):
                 asked()
 
 
