@@ -205,7 +205,7 @@ def test_an_auditor_sees_the_views_and_nothing_else_and_writes_nothing(filled, l
         "ALTER ROLE ebbtide_auditor SUPERUSER",
         "GRANT SELECT ON public.contents TO PUBLIC",
     ):
-        with pytest.raises(DBAPIError, match=r"permission denied|must be owner|cannot \w+ (into )?view"):
+        with pytest.raises(DBAPIError, match=r"permission denied|must be owner|cannot (?:insert|update|delete)"):
             _execute(engine, statement)
     with engine.connect() as connection:
         mine = text("""
