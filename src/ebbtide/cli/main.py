@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ebbtide import __version__
-from ebbtide.cli import act, follow, output, pack, policy, proof, replay, runs, tell
+from ebbtide.cli import act, bench, follow, output, pack, policy, proof, replay, runs, tell
 from ebbtide.cli.options import (
     Actor,
     AsOf,
@@ -437,6 +437,7 @@ pack.register(app)
 proof.register(app)
 replay.register(app)
 follow.register(app)
+bench.register(app)
 app.add_typer(policy.app, name="policy")
 app.add_typer(runs.app, name="runs")
 

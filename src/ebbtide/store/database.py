@@ -30,6 +30,8 @@ from sqlalchemy.exc import DBAPIError
 from ebbtide.model.instant import DAY, SECOND
 
 Row = Mapping[str, Any]
+Path = tuple[str, ...]
+"""Names of members, from the outermost in."""
 
 
 class SqlMaths:
@@ -181,6 +183,14 @@ class Database(ABC):
     @abstractmethod
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         """The value at a path of a `json` document, as text; null where it is null or absent."""
+
+    @abstractmethod
+    def document(self, document: Any, paths: Sequence[Path]) -> ColumnElement[Any]:
+        """A JSON text of which `part` reads some paths, parsed once for all of them; to be computed behind a fence."""
+
+    @abstractmethod
+    def part(self, document: Any, paths: Sequence[Path], path: Path) -> ColumnElement[str]:
+        """The value at one of the paths of a `document`, as text; null where it is null or absent."""
 
     @abstractmethod
     def elements(self, array: Any) -> ColumnElement[str]:

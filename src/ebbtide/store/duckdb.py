@@ -52,6 +52,7 @@ from sqlalchemy.pool import NullPool
 from ebbtide.model.errors import StoreUnavailable
 from ebbtide.store.arrow import arrow_type, schema_of
 from ebbtide.store.database import Database, Row
+from ebbtide.store.database import Path as Member
 
 _HOLDER = re.compile(r"held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
 _LOCKED = "Could not set lock on file"
@@ -235,6 +236,14 @@ class DuckDB(Database):
 
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         return func.json_extract_string(document, "$." + ".".join(path), type_=Text)
+
+    def document(self, document: Any, paths: Sequence[Member]) -> ColumnElement[Any]:
+        # One call for all: each one parses the text anew, and keeps what it parsed of a whole vector of rows.
+        listed = ", ".join(f"'$.{'.'.join(path)}'" for path in paths)
+        return func.json_extract_string(document, literal_column(f"[{listed}]"), type_=ARRAY(Text))
+
+    def part(self, document: Any, paths: Sequence[Member], path: Member) -> ColumnElement[str]:
+        return func.list_extract(document, paths.index(path) + 1, type_=Text)
 
     def elements(self, array: Any) -> ColumnElement[str]:
         return func.unnest(func.json_extract_string(array, "$[*]", type_=ARRAY(Text)), type_=Text)

@@ -41,7 +41,7 @@ from sqlalchemy.types import UserDefinedType
 
 from ebbtide.model.errors import StoreUnavailable
 from ebbtide.store.arrow import schema_of
-from ebbtide.store.database import Database, Row
+from ebbtide.store.database import Database, Path, Row
 from ebbtide.store.tables import contents
 
 MIGRATION = 0x65626274
@@ -204,6 +204,14 @@ class PostgreSQL(Database):
 
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         return func.jsonb_extract_path_text(document, *path, type_=Text)
+
+    def document(self, document: Any, paths: Sequence[Path]) -> ColumnElement[Any]:
+        del paths
+        return cast(document, JSONB)
+
+    def part(self, document: Any, paths: Sequence[Path], path: Path) -> ColumnElement[str]:
+        del paths
+        return self.member(document, *path)
 
     def elements(self, array: Any) -> ColumnElement[str]:
         return func.jsonb_array_elements_text(cast(array, JSONB), type_=Text)
