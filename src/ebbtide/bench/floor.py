@@ -135,4 +135,5 @@ def _read(column: Any) -> Any:
     """An aggregate that has to look at a column, and hardly more."""
     if isinstance(column.type, Uuid):
         return func.count(column)
-    return func.max(func.length(column) if isinstance(column.type, Text | LargeBinary) else column)
+    lengths = {Text: func.length, LargeBinary: func.octet_length}
+    return func.max(lengths[type(column.type)](column) if type(column.type) in lengths else column)

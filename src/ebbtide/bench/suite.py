@@ -13,7 +13,7 @@ from typing import Any
 
 from ebbtide.bench import measures
 from ebbtide.bench.machine import commit, machine, versions
-from ebbtide.bench.measures import CYCLES, LINES, Taken
+from ebbtide.bench.measures import LINES, Taken
 from ebbtide.bench.scratch import Scratch, scratch
 from ebbtide.project.scope import CHUNK
 from ebbtide.store.store import database_at
@@ -31,7 +31,7 @@ CYCLE = "a decay cycle"
 
 UP_TO = 100_000
 """So many memories live through many cycles at most: a million would leave thirty million entries."""
-YEAR = 40
+YEAR = 400
 """So many memories live through a year."""
 
 
@@ -78,10 +78,11 @@ class Size:
 def alone(work: Callable[..., Any], *given: Any) -> Any:
     """Does something in a process of its own. A `Taken` knows its peak: the most memory (bytes) that it took."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_watched, work, given).result()
+        return pool.submit(watched, work, *given).result()
 
 
-def _watched(work: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+def watched(work: Callable[..., Any], *given: Any) -> Any:
+    """Does something here, and notes the most memory that this process has taken so far."""
     done = work(*given)
     if isinstance(done, Taken):
         done.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -169,7 +170,7 @@ class Round:
 
     def _cycles(self, url: str) -> Iterator[Result]:
         if self._size.objects <= UP_TO and self._size.namespaces == 1:
-            yield self._result(f"decay_{CYCLES}_cycles", alone(measures.cycles, url))
+            yield self._result("decay_cycles", alone(measures.cycles, url))
 
 
 def _joined(several: Sequence[Taken]) -> Taken:

@@ -151,6 +151,10 @@ class Database(ABC):
     def sha256(self, raw: ColumnElement[Any]) -> ColumnElement[bytes]:
         """SHA-256 of bytes, as 32 bytes."""
 
+    def digest(self, raw: ColumnElement[Any]) -> ColumnElement[str]:
+        """SHA-256 of bytes, as lower-case hexadecimal."""
+        return self.hex(self.sha256(raw))
+
     @abstractmethod
     def utf8(self, text: Any) -> ColumnElement[bytes]:
         """A text as bytes."""
@@ -288,7 +292,7 @@ class Database(ABC):
 
     def uuid8(self, text: Any) -> ColumnElement[Any]:
         """`model.identity.uuid8` of an already joined text."""
-        digest = self.hex(self.sha256(self.utf8(text)))
+        digest = self.digest(self.utf8(text))
         return cast(
             func.concat(
                 func.substr(digest, 1, 8),

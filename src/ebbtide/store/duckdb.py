@@ -212,6 +212,9 @@ class DuckDB(Database):
     def sha256(self, raw: ColumnElement[Any]) -> ColumnElement[bytes]:
         return func.unhex(func.sha256(raw), type_=LargeBinary)
 
+    def digest(self, raw: ColumnElement[Any]) -> ColumnElement[str]:
+        return func.sha256(raw, type_=Text)
+
     def utf8(self, text: Any) -> ColumnElement[bytes]:
         return func.encode(text, type_=LargeBinary)
 
