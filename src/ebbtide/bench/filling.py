@@ -109,8 +109,10 @@ def filled(ebb: Ebbtide, objects: int, spaces: int) -> None:
             for first in range(there, each, CHUNK):
                 with connection.begin():
                     _multiply(ebb.store.db, connection, name, asked, first, min(first + CHUNK, each))
+        settle(ebb.store.db)
+        for name in names(spaces):
             _refold(ebb.store.db, connection, name)
-        settle(ebb.store.db, connection.execution_options(isolation_level="AUTOCOMMIT"))
+        settle(ebb.store.db)
 
 
 _ASKED: BindParameter[int] = bindparam("bench_asked", type_=BigInteger)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import func, select
@@ -20,7 +19,7 @@ from sqlalchemy import func, select
 from ebbtide.api import Ebbtide
 from ebbtide.bench import filling
 from ebbtide.bench.floor import BEYOND, bare, scan
-from ebbtide.bench.scratch import bytes_used, server_process, updates
+from ebbtide.bench.scratch import Updates, bytes_used, peak_of, server_process, updates
 from ebbtide.model import instant
 from ebbtide.model.words import Task
 from ebbtide.store.tables import event_log
@@ -28,6 +27,8 @@ from ebbtide.store.tables import event_log
 DECAY = (Task.DECAY_RAPID_FAST, Task.DECAY_MEDIUM, Task.DECAY_SLOW)
 MONDAY = instant.parse("2026-01-05T00:00:00Z")
 WEEK = 7 * instant.DAY
+ENOUGH = 1000
+"""So many entries tell what one takes on disk: tables and files grow by whole pages and blocks."""
 SINGLES, BATCHES, LINES = 30, 5, 1000
 CYCLES, DAYS = 30, 365
 
@@ -66,7 +67,7 @@ def _writing(url: str, at: int, *works: Callable[[Ebbtide], Any]) -> Taken:
         seconds = [timed(partial(work, ebb)) for work in works]
         after = _size(ebb)
         entries = after.entries - before.entries
-        each = (after.bytes - before.bytes) / entries if entries else None
+        each = (after.bytes - before.bytes) / entries if entries >= ENOUGH else None
         return Taken(seconds, after=before.last_seq, bytes_per_entry=each, server_peak=_server_peak(ebb))
 
 
@@ -91,10 +92,7 @@ def _server_peak(ebb: Ebbtide) -> int | None:
     """The most memory that the server's process for this store took, shared memory included; where it can be told."""
     with ebb.store.session() as connection, connection.begin():
         process = server_process(ebb.store.db, connection)
-    if process is None:
-        return None
-    status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
-    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+    return None if process is None else peak_of(process)
 
 
 # What writes
@@ -185,16 +183,22 @@ def scanned(url: str) -> list[float]:
 
 def cycles(url: str) -> Taken:
     """Many decay cycles, one after the other, and what they leave of PostgreSQL's table."""
-    with opened(url, MONDAY) as ebb, ebb.store.begin() as connection:
-        before = updates(ebb.store.db, connection)
+    before, (entries, size) = _grown(url)
     taken = [decay(url, week) for week in range(CYCLES)]
-    with opened(url, MONDAY) as ebb, ebb.store.begin() as connection:
-        after = updates(ebb.store.db, connection)
+    after, (more_entries, larger) = _grown(url)
     figures: dict[str, float] = {"cycles": CYCLES}
     if before and after:
         figures["hot_ratio"] = (after.hot - before.hot) / (after.all - before.all)
         figures["growth"] = after.bytes / before.bytes
-    return Taken([one.seconds[0] for one in taken], bytes_per_entry=taken[-1].bytes_per_entry, figures=figures)
+    each = (larger - size) / (more_entries - entries)
+    return Taken([one.seconds[0] for one in taken], bytes_per_entry=each, figures=figures)
+
+
+def _grown(url: str) -> tuple[Updates | None, tuple[int, int]]:
+    with opened(url, MONDAY) as ebb:
+        size = _size(ebb)
+        with ebb.store.begin() as connection:
+            return updates(ebb.store.db, connection), (size.entries, size.bytes)
 
 
 def year(url: str, objects: int) -> Taken:

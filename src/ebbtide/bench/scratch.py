@@ -154,6 +154,18 @@ def bytes_used(db: Database, connection: Connection) -> int:
     return int(connection.execute(text(query)).scalar_one())
 
 
+def peak_of(process: int | str) -> int | None:
+    """The most memory (bytes) that a process took so far, shared memory included; None where there is no /proc.
+
+    What `getrusage` says begins with the memory of the process that started it.
+    """
+    status = Path(f"/proc/{process}/status")
+    if not status.exists():
+        return None
+    lines = status.read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
 def server_process(db: Database, connection: Connection) -> int | None:
     """The process that serves a connection, where it runs on this machine."""
     if db.name == "duckdb":
@@ -182,7 +194,8 @@ def updates(db: Database, connection: Connection) -> Updates | None:
     return Updates(*connection.execute(text(query)).one())
 
 
-def settle(db: Database, connection: Connection) -> None:
+def settle(db: Database) -> None:
     """What PostgreSQL does by itself some time after many rows were written."""
     if db.name == "postgresql":
-        connection.execute(text("VACUUM ANALYZE"))
+        with db.connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT").execute(text("VACUUM ANALYZE"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import resource
 import statistics
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import Any
 from ebbtide.bench import measures
 from ebbtide.bench.machine import commit, machine, versions
 from ebbtide.bench.measures import LINES, Taken
-from ebbtide.bench.scratch import Scratch, scratch
+from ebbtide.bench.scratch import Scratch, peak_of, scratch
 from ebbtide.project.scope import CHUNK
 from ebbtide.store.store import database_at
 
@@ -85,7 +84,7 @@ def watched(work: Callable[..., Any], *given: Any) -> Any:
     """Does something here, and notes the most memory that this process has taken so far."""
     done = work(*given)
     if isinstance(done, Taken):
-        done.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        done.peak = peak_of("self") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return done
 
 

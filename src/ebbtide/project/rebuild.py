@@ -75,6 +75,11 @@ def compare(db: Database, connection: Connection, namespace: str) -> Compared:
     What was found is in temporary tables until the next comparison on the same connection.
     """
     _refuse_cut(connection, namespace)
+    with db.many_rows(connection):
+        return _compared(db, connection, namespace)
+
+
+def _compared(db: Database, connection: Connection, namespace: str) -> Compared:
     folded = fold(db, connection, [namespace])
     queries: dict[Table, Any] = dict(from_log(db, namespace, folded))
     expected, differing, counts = {}, {}, {}
@@ -252,6 +257,11 @@ def fill(db: Database, connection: Connection, names: Sequence[str]) -> None:
         return
     for name in names:
         _refuse_cut(connection, name)
+    with db.many_rows(connection):
+        _filled_in(db, connection, names)
+
+
+def _filled_in(db: Database, connection: Connection, names: Sequence[str]) -> None:
     folded = fold(db, connection, names)
     for group in (names[place : place + TOGETHER] for place in range(0, len(names), TOGETHER)):
         queries = [from_log(db, name, folded) for name in group]

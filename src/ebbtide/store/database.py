@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -265,6 +265,12 @@ class Database(ABC):
     @abstractmethod
     def fence(self, select: Any) -> Any:
         """The select as a subquery whose expressions are computed once, however often they are used above it."""
+
+    @contextmanager
+    def many_rows(self, connection: Connection) -> Iterator[None]:
+        """While it lasts, joins are planned as of many rows, whatever is known of a table that was just filled."""
+        del connection
+        yield
 
     @abstractmethod
     def problems(self, connection: Connection) -> Iterator[str]:

@@ -266,6 +266,13 @@ class PostgreSQL(Database):
         # OFFSET 0 keeps the planner from pulling the subquery up and computing its columns again.
         return select.offset(0).subquery()
 
+    @contextmanager
+    def many_rows(self, connection: Connection) -> Iterator[None]:
+        # A table without statistics seems to have one row of a kind, and each is then looked up in all the others.
+        connection.execute(text("SET LOCAL enable_nestloop = off"))
+        yield
+        connection.execute(text("SET LOCAL enable_nestloop TO DEFAULT"))
+
     def problems(self, connection: Connection) -> Iterator[str]:
         version = connection.execute(text("SHOW server_version_num")).scalar_one()
         if int(version) < 150000:
