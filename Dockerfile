@@ -4,6 +4,7 @@ COPY pyproject.toml README.md LICENSE /build/
 COPY src /build/src
 COPY migrations /build/migrations
 COPY policies /build/policies
+COPY queries /build/queries
 RUN cd /build && pip install --no-cache-dir . && rm -rf /build
 
 RUN useradd --create-home --shell /usr/sbin/nologin ebbtide

@@ -20,7 +20,7 @@ LAYERS = (
     {"project"},
     {"log"},
     {"store"},
-    {"decay"},
+    {"decay", "draw"},
     {"policy"},
     {"model"},
 )
@@ -31,12 +31,13 @@ ONLY = {
     "model": set(),
     "policy": {"model"},
     "decay": {"model", "policy"},
+    "draw": {"model"},
     "store": {"model", "policy.files"},
     "log": {"model", "store"},
 }
 # Side by side, and yet kept apart: requests come from callers, passes from the clock.
 APART = {("memory", "organise"), ("organise", "memory")}
-WITHOUT_DATABASE = {"model", "policy", "decay", "cli", "service"}
+WITHOUT_DATABASE = {"model", "policy", "decay", "draw", "cli", "service"}
 DATABASE = {"sqlalchemy", "duckdb", "psycopg", "alembic"}
 WITH_SQL = {"store", "log", "project", "memory", "organise", "audit", "bench"}
 SQL = re.compile(
@@ -120,7 +121,7 @@ def test_imports_go_downwards_only():
 
 @pytest.mark.parametrize("layer", ONLY)
 def test_a_low_layer_knows_only_what_it_may(layer):
-    """model nothing, policy the model, decay both, store the model and shipped files, log model and store."""
+    """model nothing, draw and policy the model, decay both, store model and shipped files, log model and store."""
     others = [(name, target) for name, target in WITHIN if layer_of(name) == layer != layer_of(target)]
     assert [pair for pair in others if not {layer_of(pair[1]), pair[1]} & ONLY[layer]] == []
 

@@ -66,10 +66,11 @@ def files_below(folder: Path, *patterns: str) -> set[str]:
     return {path.relative_to(folder.parent).as_posix() for path in found if "__pycache__" not in path.parts}
 
 
-def test_the_wheel_holds_the_package_its_migrations_and_its_policies(wheel):
+def test_the_wheel_holds_the_package_its_migrations_its_policies_and_its_queries(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     shipped = files_below(ROOT / "migrations", "*.py", "*.mako") | files_below(ROOT / "policies", "*.toml", "*.json")
+    shipped |= files_below(ROOT / "queries", "*.sql")
     assert len(shipped) > 5
     assert {f"ebbtide/{name}" for name in shipped} <= names
     assert files_below(ROOT / "src" / "ebbtide", "*.py", "py.typed") <= names

@@ -32,6 +32,7 @@ TABLES = (
     "memory_state",
     "organiser_runs",
     "consumers",
+    "leases",
 )
 
 
@@ -220,6 +221,18 @@ def upgrade() -> None:
         key=("consumer",),
     )
     table(
+        "leases",
+        text("holder", nullable=True),
+        text("session", nullable=True),
+        big("lease_until", nullable=True),
+        sa.Column("failures", sa.Integer, nullable=False),
+        big("retry_at", nullable=True),
+        text("task", nullable=True),
+        big("slot", nullable=True),
+        text("error", nullable=True),
+        key=(),
+    )
+    table(
         "policies",
         text("policy_id"),
         text("policy_version"),
@@ -324,6 +337,7 @@ def upgrade() -> None:
         text("policy_id"),
         text("policy_version"),
         sa.Column("missed", sa.Integer, nullable=False),
+        text("guard", nullable=True),
         big("examined"),
         big("decayed"),
         big("warned"),
@@ -351,6 +365,12 @@ def _postgresql() -> None:
         "CREATE UNIQUE INDEX event_log_idempotency ON event_log (namespace_id, idempotency_key) "
         "WHERE idempotency_key IS NOT NULL"
     )
+    # What the audit views call a day, summarised by block: next to no bytes, and nothing that a pass could feel.
+    for at in ("recorded", "effective"):
+        op.execute(
+            f"CREATE INDEX event_log_{at}_day ON event_log USING brin "
+            f"((CAST(timestamp 'epoch' + {at}_at * interval '1 microsecond' AS DATE))) WITH (autosummarize = on)"
+        )
     op.execute("CREATE INDEX contents_digest ON contents (namespace_id, digest) WHERE digest IS NOT NULL")
     op.execute(
         "CREATE INDEX contents_embedded ON contents (namespace_id, embedding_model, dimensions) "
@@ -385,6 +405,14 @@ def _postgresql() -> None:
             DO $$ BEGIN
                 CREATE ROLE {role} NOLOGIN;
             EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+            END $$
+        """)
+    # Whoever works with the store may ask it as an auditor; where the roles were another's, that one grants it.
+    for member in ("ebbtide_app", "CURRENT_USER"):
+        op.execute(f"""
+            DO $$ BEGIN
+                GRANT ebbtide_auditor TO {member};
+            EXCEPTION WHEN insufficient_privilege OR invalid_grant_operation OR unique_violation THEN NULL;
             END $$
         """)
     for name in TABLES:

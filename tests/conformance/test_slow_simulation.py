@@ -70,7 +70,7 @@ def play(ebb: Ebbtide, clock: Any, policy: str, simulated: dict[str, Slow], scri
             for memory in simulated.values():
                 memory.run(midnight * DAY)
         clock.now = at(day * DAY)
-        ebb.walk(instant.to_datetime(at(walked * DAY)), None, namespace=policy, tasks=["lifecycle"])
+        ebb.walk(instant.to_datetime(at(walked * DAY)), None, namespace=policy, tasks=["lifecycle"], no_guard=True)
         walked = day
         for second, ref, name, signal in sorted(by_day[day]):
             clock.now = at(second)
@@ -109,7 +109,7 @@ def test_a_year_of_forty_memories_goes_as_the_rules_say(make_url_for, clock, pol
             simulated[ref] = Slow(RULES[policy], kind, profile, begins, belief["salience"], belief["confidence"])
             scripts[ref] = script(rng) if number % 2 else []
         play(ebb, clock, policy, simulated, scripts)
-        ebb.organise(namespace=policy)
+        ebb.organise(namespace=policy, no_guard=True)
         entries = by_stream(check(ebb, policy).entries)
         seen = {memory.ref: memory for memory in ebb.memories(namespace=policy, everything=True)}
     assert len(simulated) == len(seen) == 40
@@ -171,7 +171,7 @@ def test_a_corrected_policy_goes_as_the_rules_say(make_url_for, clock) -> None:
             simulated[ref] = Slow(RULES["default@1.0.0"], *given)
             scripts[ref] = [fact for fact in script(rng) if fact[1] != "restore"] if number % 2 else []
         brought_back = live_uncorrected(ebb, clock, simulated, scripts)
-        ebb.organise(namespace="kept")
+        ebb.organise(namespace="kept", no_guard=True)
         assert {memory.lifecycle_state for memory in ebb.memories(namespace="kept", everything=True)} == {"ACTIVE"}
         plan = ebb.plan_replay("kept@1.0.0", "kept@1.0.1")
         assert {one.object for one in plan.conflicts} == brought_back
@@ -199,7 +199,7 @@ def live_uncorrected(ebb: Ebbtide, clock: Any, simulated: dict[str, Slow], scrip
             for memory in simulated.values():
                 memory.run(midnight * DAY)
         clock.now = at(midnight * DAY)
-        ebb.organise(namespace="kept", tasks=["lifecycle"])
+        ebb.organise(namespace="kept", tasks=["lifecycle"], no_guard=True)
         if not ref:
             break
         clock.now, memory = at(second), simulated[ref]

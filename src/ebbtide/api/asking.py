@@ -285,12 +285,14 @@ class Asking(Passing, Reading):
         *,
         keep_going: bool = False,
         walk: bool = False,
+        no_guard: bool = False,
         progress: Progress = no_progress,
     ) -> Ingested:
         """Takes a file of JSON Lines, all of it or nothing; with `keep_going` what cannot be taken is left out.
 
         `walk` lives through the history: every line is checked first; then, before each one, what is due by its
-        instant is run, committed as it goes. A second run of the same file goes on where the first one stopped.
+        instant is run, committed as it goes. A second run of the same file goes on where the first one stopped. Each
+        namespace lives through its own: the guard counts none over all of them, and none at all with `no_guard`.
         """
         done = Ingested()
 
@@ -303,7 +305,7 @@ class Asking(Passing, Reading):
             done.refused.append(error)
 
         lines = list(read_lines(source, file, refuse_and_note))
-        with self._organiser() as organiser:
+        with self._organiser(guarded=not no_guard, over_all=False) as organiser:
             runs = self._walked(organiser, lines) if walk else iter([lines])
             taken = 0
             for group in runs:

@@ -77,6 +77,7 @@ class Opened:
         entropy: Entropy = secrets.token_bytes,
         wait: float = 30.0,
         policies: Path | None = None,
+        queries: Path | None = None,
         chunk_size: int = CHUNK,
         summariser: Summariser | None = None,
     ) -> None:
@@ -84,6 +85,7 @@ class Opened:
         self._clock = clock
         self._entropy = entropy
         self._library = library(policies)
+        self._queries = queries
         self._chunk_size = chunk_size
         self._summariser = summariser
 

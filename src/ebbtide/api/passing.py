@@ -8,10 +8,11 @@ from functools import partial
 
 from ebbtide.api.opened import Opened, Progress, When, micros, no_progress
 from ebbtide.model import instant
-from ebbtide.model.errors import BadInput
+from ebbtide.model.errors import BadInput, NotFound
 from ebbtide.model.words import Task
 from ebbtide.organise.extract import extract, refuse_missing
 from ebbtide.organise.run import Ledger, Organiser, Run
+from ebbtide.organise.sharing import shared
 from ebbtide.organise.summarise import Summariser
 from ebbtide.policy.document import Policy
 
@@ -26,21 +27,25 @@ class Passing(Opened):
         namespace: str | None = None,
         as_of: When = None,
         dry_run: bool = False,
+        no_guard: bool = False,
         stopping: Callable[[], bool] = lambda: False,
     ) -> list[Run]:
         """Runs what is due at an instant (default: now), each task once, at the newest start it makes up.
 
-        Without `tasks`, those that the namespace's policy schedules.
+        Without `tasks`, those that the namespace's policy schedules. With `no_guard` no slot is held, and its run
+        says so.
+
+        Other organisers may run on the same store: each namespace is run by one of them. One that fails stops no
+        other; it is set aside for a while, and its run is `quarantined`.
         """
         at, chosen = self._past(as_of), self._tasks(tasks)
-        with self._organiser(dry_run, stopping) as organiser:
-            found = []
-            for name in organiser.namespaces() if namespace is None else [namespace]:
-                for start, task in _due(organiser.ledger(name), chosen, at):
-                    run = organiser.run(name, task, start)
-                    if run is not None:
-                        found.append(run)
-            return found
+        with self._organiser(dry_run, stopping, guarded=not no_guard) as organiser:
+            names = organiser.namespaces() if namespace is None else [_known(organiser, namespace)]
+            if not dry_run:
+                return shared(organiser, names, lambda ledger: _due(ledger, chosen, at))
+            slots = [(name, *slot) for name in names for slot in _due(organiser.ledger(name), chosen, at)]
+            runs = [organiser.run(name, task, start) for name, start, task in slots]
+            return [run for run in runs if run is not None]
 
     def walk(
         self,
@@ -49,31 +54,45 @@ class Passing(Opened):
         *,
         tasks: Iterable[Task | str] | None = None,
         namespace: str | None = None,
+        no_guard: bool = False,
         progress: Progress = no_progress,
     ) -> list[Run]:
-        """Walks the schedule from one instant to another in domain time, every slot of it."""
+        """Walks the schedule from one instant to another in domain time, every slot of it, in all namespaces at once.
+
+        With `no_guard` no slot is held, and its run says so.
+        """
         first, last, chosen = self._past(begin), self._past(end), self._tasks(tasks)
         if first > last:
             raise BadInput("the walk ends before it begins: --from must not be after --to", field="from")
-        with self._organiser() as organiser:
-            found = []
+        with self._organiser(guarded=not no_guard) as organiser:
+            found, slots = [], []
             for name in organiser.namespaces() if namespace is None else [namespace]:
                 ledger = organiser.ledger(name)
-                slots = list(ledger.between(ledger.scheduled if chosen is None else chosen, first, last))
-                for place, (start, task) in enumerate(slots, 1):
-                    run = organiser.run(name, task, start)
-                    progress(place, len(slots))
-                    if run is not None:
-                        found.append(run)
+                between = ledger.between(ledger.scheduled if chosen is None else chosen, first, last)
+                slots += [(start, task, name) for start, task in between]
+            slots.sort(key=lambda slot: slot[0])
+            for place, (start, task, name) in enumerate(slots, 1):
+                run = organiser.run(name, task, start)
+                progress(place, len(slots))
+                if run is not None:
+                    found.append(run)
             return found
 
     @contextmanager
-    def _organiser(self, dry_run: bool = False, stopping: Callable[[], bool] = lambda: False) -> Iterator[Organiser]:
+    def _organiser(
+        self,
+        dry_run: bool = False,
+        stopping: Callable[[], bool] = lambda: False,
+        *,
+        guarded: bool = True,
+        over_all: bool = True,
+    ) -> Iterator[Organiser]:
         with ExitStack() as held:
             connection = held.enter_context(self.store.session())
             if dry_run:
                 whole = held.enter_context(connection.begin())
-                yield Organiser(self.store.db, connection, self._clock, _already_begun, self._chunk_size)
+                chunks = (_already_begun, self._chunk_size)
+                yield Organiser(self.store.db, connection, self._clock, *chunks, guarded=guarded, over_all=over_all)
                 whole.rollback()
                 return
 
@@ -94,6 +113,8 @@ class Passing(Opened):
                 self._entropy,
                 self._summariser_under,
                 released,
+                guarded,
+                over_all,
             )
             yield organiser
 
@@ -124,6 +145,12 @@ class Passing(Opened):
 
 def _already_begun() -> AbstractContextManager[None]:
     return nullcontext()
+
+
+def _known(organiser: Organiser, namespace: str) -> str:
+    if not organiser.has(namespace):
+        raise NotFound(f"there is no namespace {namespace!r}", field="namespace")
+    return namespace
 
 
 def _due(ledger: Ledger, chosen: list[Task] | None, at: int) -> list[tuple[int, Task]]:

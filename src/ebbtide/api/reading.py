@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import RowMapping, select
 
 from ebbtide.api.opened import Opened, When, at_most, micros
 from ebbtide.audit.status import Status, status
@@ -17,7 +17,9 @@ from ebbtide.memory.read import LogEntry, Memory
 from ebbtide.memory.requests import DEFAULT_NAMESPACE
 from ebbtide.model.errors import BadInput, NotFound
 from ebbtide.model.identity import id_in, identifier
+from ebbtide.organise.lease import put_aside
 from ebbtide.organise.run import Run
+from ebbtide.organise.sharing import quarantined
 from ebbtide.store.tables import aliases, memory_objects, organiser_runs
 
 
@@ -122,17 +124,24 @@ class Reading(Opened):
             return status(self.store.db, connection, namespace, self._clock(), at, known)
 
     def runs(self, *, namespace: str | None = None, limit: int = 50) -> list[Run]:
-        """The run ledger, newest slot first."""
+        """The run ledger, newest slot first; before them the runs that failed, of namespaces that are set aside."""
         query = (
             select(organiser_runs).order_by(organiser_runs.c.slot.desc(), organiser_runs.c.task).limit(at_most(limit))
         )
         if namespace is not None:
             query = query.where(organiser_runs.c.namespace_id == namespace)
         with self.store.begin() as connection:
-            return [Run.from_row(row._mapping) for row in connection.execute(query)]
+            found = [Run.from_row(row._mapping) for row in connection.execute(query)]
+            aside = put_aside(self.store.db, connection)
+        failed = [quarantined(row) for name, row in aside.items() if namespace in (None, name)]
+        known = {run.run_id for run in failed}
+        return [*failed, *(run for run in found if run.run_id not in known)][:limit]
 
     def run(self, run_id: UUID | str) -> Run:
         """One run of the ledger."""
+        return Run.from_row(self._slot(run_id))
+
+    def _slot(self, run_id: UUID | str) -> RowMapping:
         try:
             wanted = UUID(str(run_id))
         except ValueError as error:
@@ -141,4 +150,4 @@ class Reading(Opened):
             row = connection.execute(select(organiser_runs).where(organiser_runs.c.run_id == wanted)).first()
         if row is None:
             raise NotFound(f"there is no run {run_id}: `ebb runs list` shows them")
-        return Run.from_row(row._mapping)
+        return row._mapping

@@ -63,12 +63,8 @@ def evictions(db: Database, connection: Connection, namespace: str, consumer: st
         memory_objects.c.epistemic_type == EpistemicType.UNVERIFIED.value,
         confidence(SQL, policy_profiles.c, state, literal(at, BigInteger)) > BELIEVED_ENOUGH,
     )
-    found = (
-        evaluated(db, literal(now, BigInteger))
-        .where(state.namespace_id == namespace, or_(touched, filtered, expired, sank))
-        .subquery()
-        .c
-    )
+    left = [state.namespace_id == namespace, or_(touched, filtered, expired, sank)]
+    found = evaluated(db, literal(now, BigInteger), where=left).subquery().c
     rows = connection.execute(
         select(found.object_id, found.ref, found.withheld.label("reason"))
         .where(found.withheld.isnot(None))

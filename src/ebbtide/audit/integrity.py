@@ -50,6 +50,7 @@ from ebbtide.store.tables import (
     edges,
     event_log,
     event_state,
+    leases,
     memory_objects,
     memory_state,
     metadata,
@@ -81,7 +82,7 @@ def all_namespaces(connection: Connection) -> list[str]:
     """Every namespace that any table has a row of; a refused request and a reader need none."""
     found: set[str] = set()
     for table in metadata.sorted_tables:
-        if table not in (refusals, consumers):
+        if table not in (refusals, consumers, leases):
             found |= set(connection.execute(select(table.c.namespace_id).distinct()).scalars())
     return sorted(found - {STORE_WIDE})
 

@@ -9,12 +9,12 @@ from pydantic import BaseModel
 from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
 
 from ebbtide.model import instant
-from ebbtide.model.words import Task
+from ebbtide.model.words import RunStatus, Task
 from ebbtide.policy.schedule import newest_start
 from ebbtide.project.refold import refold, until
 from ebbtide.project.shelf import Shelf
 from ebbtide.store.database import Database
-from ebbtide.store.tables import memory_state, namespaces, organiser_runs
+from ebbtide.store.tables import leases, memory_state, namespaces, organiser_runs
 
 
 class StateCount(BaseModel):
@@ -75,6 +75,11 @@ def status(
             select(organiser_runs).where(*_of(organiser_runs, namespace), *done).order_by(organiser_runs.c.slot)
         )
     }
+    aside = {
+        row.namespace_id: row
+        for row in connection.execute(select(leases).where(leases.c.retry_at > db.now(), *_of(leases, namespace)))
+        if not past
+    }
     shelf = Shelf(connection)
     tasks = []
     for head in heads:
@@ -90,7 +95,7 @@ def status(
                     task=task,
                     policy=policy.name,
                     last_run=None if run is None else instant.to_datetime(run.slot),
-                    last_status=None if run is None else run.status,
+                    last_status=_status(aside.get(head.namespace_id), task, run),
                     next_run=instant.to_datetime(newest_start(interval, at) + interval),
                 )
             )
@@ -99,6 +104,13 @@ def status(
         tasks=tasks,
         entries=sum(head.last_seq for head in heads),
     )
+
+
+def _status(aside: Any, task: Task, run: Any) -> str | None:
+    """That of the last run; `quarantined` if the namespace is set aside for this task, or as a whole."""
+    if aside is not None and aside.task in (None, task.value):
+        return RunStatus.QUARANTINED
+    return None if run is None else str(run.status)
 
 
 def _counts(state: Any) -> Select[Any]:

@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ebbtide import __version__
-from ebbtide.cli import act, bench, follow, output, pack, policy, proof, replay, runs, tell
+from ebbtide.cli import act, audit, bench, explain, follow, output, pack, policy, proof, replay, runs, sql, tell
 from ebbtide.cli.options import (
     Actor,
     AsOf,
@@ -42,6 +42,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+NoGuard = Annotated[bool, typer.Option("--no-guard", help="Let the guard hold nothing; the runs say so")]
 Limit = Annotated[int | None, typer.Option(min=1, help="At most so many, after the filter", show_default=False)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from")]
 
@@ -123,6 +124,7 @@ def ingest(
     walk: Annotated[
         bool, typer.Option("--walk", help="Live through the history: run what is due between lines")
     ] = False,
+    no_guard: NoGuard = False,
     url: Url = None,
     format: Output = Format.TABLE,
 ) -> None:
@@ -135,7 +137,7 @@ def ingest(
         for file in files:
             with ExitStack() as stack, output.progress(f"ingest {file}") as report:
                 source = _source(file, stack)
-                done = ebb.ingest(source, file, keep_going=keep_going, walk=walk, progress=report)
+                done = ebb.ingest(source, file, keep_going=keep_going, walk=walk, no_guard=no_guard, progress=report)
             total.appended += done.appended
             total.unchanged += done.unchanged
             total.refused += done.refused
@@ -171,6 +173,7 @@ def organise(
     from_: Annotated[str | None, typer.Option("--from", help="Walk every slot from here …", show_default=False)] = None,
     to: Annotated[str | None, typer.Option("--to", help="… to here [default: now]", show_default=False)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing")] = False,
+    no_guard: NoGuard = False,
     url: Url = None,
     format: Output = Format.TABLE,
 ) -> None:
@@ -180,13 +183,13 @@ def organise(
     """
     with opened(url) as ebb, output.progress("organise") as report:
         if from_ is None and to is None:
-            found = ebb.organise(tasks=task, namespace=namespace, as_of=as_of, dry_run=dry_run)
+            found = ebb.organise(tasks=task, namespace=namespace, as_of=as_of, dry_run=dry_run, no_guard=no_guard)
         elif dry_run or as_of:
             raise BadInput("--from and --to walk and write: leave out --dry-run and --as-of", field="from")
         elif from_ is None:
             raise BadInput("--to needs --from", field="from")
         else:
-            found = ebb.walk(from_, to, tasks=task, namespace=namespace, progress=report)
+            found = ebb.walk(from_, to, tasks=task, namespace=namespace, no_guard=no_guard, progress=report)
     if format == Format.JSON:
         output.document({"runs": [output.run_document(run) for run in found]})
     elif not found:
@@ -196,6 +199,7 @@ def organise(
         output.runs(busy or found, "Would be done" if dry_run else "Done")
         if busy and len(busy) < len(found):
             sys.stdout.write(f"({len(found) - len(busy)} more runs found nothing due)\n")
+        output.say_waiting(found)
 
 
 @app.command()
@@ -437,6 +441,9 @@ pack.register(app)
 proof.register(app)
 replay.register(app)
 follow.register(app)
+explain.register(app)
+sql.register(app)
+app.add_typer(audit.app, name="audit")
 bench.register(app)
 app.add_typer(policy.app, name="policy")
 app.add_typer(runs.app, name="runs")

@@ -41,7 +41,7 @@ Object = Annotated[str, typer.Argument(metavar="OBJ", help="A memory's id or ref
 def opened(url: str | None) -> Ebbtide:
     """The store that options, environment and file name."""
     settings = read()
-    return Ebbtide(url or settings.url, wait=settings.wait, policies=settings.policies)
+    return Ebbtide(url or settings.url, wait=settings.wait, policies=settings.policies, queries=settings.queries)
 
 
 def namespace_of(given: str | None) -> str:

@@ -22,6 +22,8 @@ from rich.text import Text
 from ebbtide.api import Progress as Report
 from ebbtide.memory.read import Memory
 from ebbtide.model.instant import to_datetime
+from ebbtide.model.words import RunStatus
+from ebbtide.organise.approval import Held
 from ebbtide.organise.run import Run
 
 
@@ -66,7 +68,7 @@ def table(
     """
     cells = [[_cell(value) for value in row] for row in rows]
     shown = Table(
-        title=Text(printable(title)),
+        title=Text(printable(title)) if title else None,
         title_justify="left",
         title_style="bold",
         header_style="bold",
@@ -82,6 +84,37 @@ def table(
     for row in cells:
         shown.add_row(*(Text(cell) for cell in row))
     console().print(shown)
+
+
+WIDE = 36
+"""What is longer than an id may be broken into lines."""
+
+
+def answer(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """What a query gave as a table; rows of more columns than there is room for one below the other, as records."""
+    numbers = [name for place, name in enumerate(columns) if any(_is_number(row[place]) for row in rows)]
+    cells = [[_exact(value) for value in row] for row in rows]
+    widths = [max([cell_len(name), *(cell_len(row[place]) for row in cells)]) for place, name in enumerate(columns)]
+    if sum(min(width, WIDE) + 2 for width in widths) <= console().width:
+        table("", columns, cells, numbers=numbers)
+        return
+    for number, row in enumerate(cells, 1):
+        table(f"row {number} of {len(rows)}", ("column", "value"), zip(columns, row, strict=True))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _exact(value: Any) -> str:
+    """A value in full, but for fractions of a second and digits beyond the ninth."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return _cell(value)
 
 
 def _cell(value: Any) -> str:
@@ -159,7 +192,27 @@ def runs(found: Sequence[Run], title: str) -> None:
 
 def run_document(run: Run) -> dict[str, Any]:
     """A run with its instants as ISO 8601."""
-    return {**dataclasses.asdict(run), "as_of": to_datetime(run.as_of)}
+    guard = None if run.verdict is None else run.verdict.document()
+    return {**dataclasses.asdict(run), "as_of": to_datetime(run.as_of), "guard": guard}
+
+
+def held_document(found: Held) -> dict[str, Any]:
+    """What a held run would do, with its instants as ISO 8601."""
+    return {
+        "total": found.total,
+        "leaving": [{**dataclasses.asdict(one), "at": to_datetime(one.at)} for one in found.leaving],
+        "changed": [{**dataclasses.asdict(one), "recorded_at": to_datetime(one.recorded_at)} for one in found.changed],
+    }
+
+
+def say_waiting(found: Sequence[Run]) -> None:
+    """Says of each run that waits for an operator why, and where to go on."""
+    for run in found:
+        if run.status == RunStatus.QUARANTINED:
+            why = f"set aside for a while: {run.error}: `ebb runs retry {run.namespace_id}` tries it sooner"
+            sys.stdout.write(f"{printable(run.namespace_id)}: {printable(why)}\n")
+        if run.status == RunStatus.HELD:
+            sys.stdout.write(f"{printable(run.namespace_id)}: {run.verdict}: `ebb runs show {run.run_id}`\n")
 
 
 @contextmanager

@@ -28,6 +28,7 @@ class Settings(BaseSettings):
     url: str = DEFAULT_URL
     namespace: str = DEFAULT_NAMESPACE
     policies: Path | None = None
+    queries: Path | None = None
     actor: str = DEFAULT_ACTOR
     actor_type: ActorType = ActorType.SYSTEM_PROCESS
     wait: Annotated[float, Field(ge=0, le=3600)] = 30.0

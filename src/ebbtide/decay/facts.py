@@ -100,6 +100,12 @@ def on_expiry(m: Maths, rules: Sequence[RetentionRule], s: Any) -> Any:
     return _by_rule(m, rules, s, lambda rule: rule.action.value, Expiry.ARCHIVE.value)
 
 
+def retention_rule(rules: Sequence[RetentionRule], state: MemoryState) -> RetentionRule | None:
+    """The first rule that speaks of an object, by which its ttl counts."""
+    found: RetentionRule | None = _by_rule(SCALAR, rules, state, lambda rule: rule, None)
+    return found
+
+
 def _by_rule(
     m: Maths, rules: Sequence[RetentionRule], s: Any, of: Callable[[RetentionRule], Any], otherwise: Any
 ) -> Any:

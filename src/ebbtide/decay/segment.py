@@ -86,27 +86,34 @@ class Scores:
     confidence: Any
 
 
-def _divisor(m: Maths, p: Any, uses: Any) -> Any:
+def divisor(m: Maths, p: Any, uses: Any) -> Any:
+    """What use divides the rate by: 1 where it does not slow the curve."""
     return m.least(p.use_cap, 1.0 + p.use_alpha * m.ln(uses + 1.0) + p.use_beta * uses)
 
 
 def fading(m: Maths, p: Any, stability: Any, uses: Any, age: Any) -> Any:
     """−ln R at an age in days, for an object used `uses` times; 0 at age 0, never falling."""
     curve = p.linear * age + p.shape * m.ln(1.0 + (p.scale + p.stretch / stability) * age)
-    return curve / _divisor(m, p, uses)
+    return curve / divisor(m, p, uses)
 
 
-def age_when_faded(m: Maths, p: Any, stability: Any, uses: Any, by: Any) -> Any:
-    """The age in days at which −ln R reaches `by`: the inverse of `fading`, infinite where it never does."""
-    wanted = by * _divisor(m, p, uses)
+def age_when_faded(m: Maths, p: Any, stability: Any, uses: Any, by: Any, never: Any = math.inf) -> Any:
+    """The age in days at which −ln R reaches `by`: the inverse of `fading`; `never` where it does not."""
+    wanted = by * divisor(m, p, uses)
     straight = wanted / m.greatest(p.linear, _TINY)
     power = m.least(300.0, wanted / m.greatest(p.shape, _TINY))
     bent = (m.exp(power) - 1) / m.greatest(p.scale + p.stretch / stability, _TINY)
-    return m.where(p.linear > 0, straight, m.where(p.shape > 0, bent, math.inf))
+    return m.where(p.linear > 0, straight, m.where(p.shape > 0, bent, never))
 
 
 _TINY = 1e-12
 """Stands for zero where its inverse is not used."""
+
+
+def half_life(m: Maths, p: Any) -> Any:
+    """The age in days at which what was never used is down to half: null where it never is, and where each memory's
+    stability says (curve `fsrs`)."""
+    return m.where(p.stretch > 0, m.null, age_when_faded(m, p, 1.0, 0.0, math.log(2), never=m.null))
 
 
 def uses_of(m: Maths, p: Any, s: Any) -> Any:

@@ -27,10 +27,11 @@ from sqlalchemy import (
 
 from ebbtide.decay.segment import evaluate
 from ebbtide.model import instant
-from ebbtide.model.state import OBJECT_COLUMNS, STATE_COLUMNS
+from ebbtide.model.state import COLUMNS, OBJECT_COLUMNS, STATE_COLUMNS, MemoryState
 from ebbtide.model.upcast import upcast
 from ebbtide.model.words import Condition, EpistemicType, LifecycleState
 from ebbtide.project.refold import refold, until
+from ebbtide.project.writer import state_from
 from ebbtide.store.database import SQL, Database
 from ebbtide.store.tables import contents, event_log, memory_objects, memory_state, policy_profiles, suppressions
 
@@ -119,6 +120,11 @@ class LogEntry(BaseModel):
 
 def suppressed(objects: Any, at: Any, known_at: int | None = None) -> ColumnElement[bool]:
     """Whether a suppression holds at an instant that speaks of the object, or of what it is; as known at another."""
+    return exists().where(suppressing(objects, at, known_at))
+
+
+def suppressing(objects: Any, at: Any, known_at: int | None = None) -> ColumnElement[bool]:
+    """Which suppressions hold at an instant and speak of the object, or of what it is; as known at another."""
     rows = suppressions.c
     filtered = and_(
         rows.object_id.is_(None),
@@ -127,7 +133,7 @@ def suppressed(objects: Any, at: Any, known_at: int | None = None) -> ColumnElem
             for name in ("object_type", "epistemic_type", "subject")
         ),
     )
-    return exists().where(
+    return and_(
         rows.namespace_id == objects.namespace_id,
         or_(rows.object_id == objects.object_id, filtered),
         rows.suppressed_at <= at,
@@ -141,33 +147,34 @@ def suppressed(objects: Any, at: Any, known_at: int | None = None) -> ColumnElem
     )
 
 
-def withheld(objects: Any, state: Any, confidence: Any, at: Any, hidden: Any) -> ColumnElement[str]:
+def withheld(found: Any, at: Any) -> ColumnElement[str]:
     """Why a memory is not retrieved by default, or null where it is eligible; the first reason that holds."""
+    unconfirmed = func.coalesce(found.condition, Condition.UNKNOWN.value) != Condition.TRUE.value
     return case(
-        (state.erased_at.isnot(None), "erased"),
-        (state.lifecycle_state != LifecycleState.ACTIVE.value, func.lower(state.lifecycle_state, type_=Text)),
-        (and_(state.expires_at.isnot(None), state.expires_at <= at), "expired"),
-        (hidden, "suppressed"),
-        (objects.epistemic_type == EpistemicType.HYPOTHETICAL.value, "hypothetical"),
+        (found.erased_at.isnot(None), "erased"),
+        (found.lifecycle_state != LifecycleState.ACTIVE.value, func.lower(found.lifecycle_state, type_=Text)),
+        (and_(found.expires_at.isnot(None), found.expires_at <= at), "expired"),
+        (found.suppressed, "suppressed"),
+        (found.epistemic_type == EpistemicType.HYPOTHETICAL.value, "hypothetical"),
         (
-            and_(objects.epistemic_type == EpistemicType.UNVERIFIED.value, confidence <= BELIEVED_ENOUGH),
+            and_(found.epistemic_type == EpistemicType.UNVERIFIED.value, found.confidence <= BELIEVED_ENOUGH),
             "unverified",
         ),
-        (
-            and_(
-                objects.epistemic_type == EpistemicType.CONDITIONAL.value,
-                func.coalesce(objects.condition, Condition.UNKNOWN.value) != Condition.TRUE.value,
-            ),
-            "condition_not_true",
-        ),
+        (and_(found.epistemic_type == EpistemicType.CONDITIONAL.value, unconfirmed), "condition_not_true"),
         else_=literal(None, Text),
     )
 
 
 def evaluated(
-    db: Database, at: Any, state: Any = memory_state, objects: Any = memory_objects, known_at: int | None = None
+    db: Database,
+    at: Any,
+    state: Any = memory_state,
+    objects: Any = memory_objects,
+    known_at: int | None = None,
+    *,
+    where: Sequence[ColumnElement[bool]] = (),
 ) -> Select[Any]:
-    """Memory objects with their effective scores at an instant, an expression in µs.
+    """Memory objects with their effective scores at an instant, an expression in µs; those of which `where` holds.
 
     `state` and `objects` are what to read: the tables, or a subquery with the same columns. `known_at` bounds what
     was known of suppressions.
@@ -188,17 +195,24 @@ def evaluated(
             s.decay_profile == policy.decay_profile,
         ),
     ).outerjoin(contents, and_(o.namespace_id == contents.c.namespace_id, o.content_seq == contents.c.seq))
-    return select(
-        *(s[name] for name in STATE_COLUMNS if name not in ("salience", "confidence", "head_hash")),
-        *(o[name] for name in OBJECT_COLUMNS if name not in ("namespace_id", "object_id")),
-        s.salience.label("stored_salience"),
-        s.confidence.label("stored_confidence"),
-        salience.label("salience"),
-        scores.confidence.label("confidence"),
-        withheld(o, s, scores.confidence, at, hidden).label("withheld"),
-        case((hidden, True), else_=False).label("suppressed"),
-        contents.c.content,
-    ).select_from(joined)
+    scored = (
+        select(
+            *(s[name] for name in STATE_COLUMNS if name not in ("salience", "confidence", "head_hash")),
+            *(o[name] for name in OBJECT_COLUMNS if name not in ("namespace_id", "object_id")),
+            s.salience.label("stored_salience"),
+            s.confidence.label("stored_confidence"),
+            salience.label("salience"),
+            scores.confidence.label("confidence"),
+            case((hidden, True), else_=False).label("suppressed"),
+            contents.c.content,
+        )
+        .select_from(joined)
+        .where(*where)
+        .subquery()
+        .c
+    )
+    # In a layer of their own: the suppressions are looked through once.
+    return select(*scored, withheld(scored, at).label("withheld"))
 
 
 def source(
@@ -215,7 +229,7 @@ def source(
     """
     instant_column = literal(at, BigInteger)
     if as_of is None and known_at is None:
-        return evaluated(db, instant_column).where(memory_state.c.namespace_id == namespace).subquery()
+        return evaluated(db, instant_column, where=[memory_state.c.namespace_id == namespace]).subquery()
     entries = until(at, known_at)
     if only is not None:
         mine = db.among(event_log.c.stream_id, only)
@@ -250,6 +264,26 @@ def memories(
     if limit is not None:
         query = query.limit(limit)
     return [_memory(row._mapping) for row in connection.execute(query)]
+
+
+def memory_and_state(
+    db: Database,
+    connection: Connection,
+    namespace: str,
+    object_id: UUID,
+    *,
+    at: int,
+    as_of: int | None = None,
+    known_at: int | None = None,
+) -> tuple[Memory, MemoryState] | None:
+    """A memory as it is shown at an instant, and the state that follows from; the state's `head_hash` is left out."""
+    found = source(db, namespace, as_of, known_at, at, [object_id])
+    row = connection.execute(select(found).where(found.c.object_id == object_id)).mappings().first()
+    if row is None:
+        return None
+    stored = {"salience": row["stored_salience"], "confidence": row["stored_confidence"], "head_hash": b""}
+    state = state_from({name: row[name] for name in COLUMNS if name not in stored} | stored)
+    return _memory(row), state
 
 
 def _memory(row: Any) -> Memory:

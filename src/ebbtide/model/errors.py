@@ -73,6 +73,12 @@ class NotFound(BadInput):
     code = "not_found"
 
 
+class NotInstalled(BadInput):
+    """A library is asked for that comes with an extra, and is not there."""
+
+    code = "not_installed"
+
+
 class StoreUnavailable(EbbtideError):
     """The store is busy, out of reach, or not migrated."""
 

@@ -142,6 +142,15 @@ class RunStatus(StrEnum):
     QUARANTINED = "quarantined"
 
 
+class Ruling(StrEnum):
+    """What became of a slot that the guard weighed; `off` where it was told not to."""
+
+    PASSED = "passed"
+    HELD = "held"
+    APPROVED = "approved"
+    OFF = "off"
+
+
 class ReinforceSignal(StrEnum):
     REFERENCED = "REFERENCED"
     CONFIRMED = "CONFIRMED"

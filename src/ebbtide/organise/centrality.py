@@ -19,6 +19,7 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     and_,
+    exists,
     func,
     literal,
     or_,
@@ -26,7 +27,9 @@ from sqlalchemy import (
 )
 
 from ebbtide.decay.centrality import kappa, replaced
+from ebbtide.decay.maths import SCALAR
 from ebbtide.decay.segment import parts
+from ebbtide.model.state import MemoryState
 from ebbtide.model.words import LifecycleState, OpType
 from ebbtide.policy.document import Policy
 from ebbtide.project.passes import AS_OF, NAMESPACE, SCORED, Chunk, Columns, Staged, json_of, staged, whole
@@ -63,6 +66,18 @@ def centrality(
             if stage(connection, segments, rows, given):
                 chunk.write(statements, given)
     return {"examined": scope.objects}
+
+
+def central_to_be(connection: Connection, state: MemoryState, weight: float, at: int) -> float:
+    """The κ that a pass would give a memory by the graph as it is, with relations made by an instant."""
+    given = {NAMESPACE.key: state.namespace_id, AS_OF.key: at}
+    pointed_at = exists(_POINTED_AT.where(edges.c.target_id == state.object_id))
+    if not state.centrality and not connection.execute(select(pointed_at), given).scalar():
+        return 0.0
+    degrees = _degrees()
+    query = select(degrees.c.degree, degrees.c.largest).where(degrees.c.target_id == state.object_id)
+    found = connection.execute(query, given).first()
+    return 0.0 if found is None else float(kappa(SCALAR, weight, found.degree, found.largest))
 
 
 def _policies(connection: Connection, given: dict[str, Any]) -> list[tuple[str, str]]:

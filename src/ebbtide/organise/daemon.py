@@ -17,6 +17,7 @@ from apscheduler.schedulers.blocking import BlockingScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from ebbtide.model.errors import BadInput, StoreUnavailable
+from ebbtide.model.words import RunStatus
 from ebbtide.organise.run import Run
 
 log = structlog.get_logger()
@@ -25,7 +26,8 @@ log = structlog.get_logger()
 def daemon(organise: Callable[[Callable[[], bool]], list[Run]], *, every: float) -> None:
     """Calls `organise` at once and then every so many seconds, until told to stop.
 
-    `organise` is given the question whether to stop, to be asked between chunks. A busy store is waited for until the
+    `organise` is given the question whether to stop, to be asked between chunks. What it could not do, since the guard
+    holds it or its namespace failed, is logged as a warning. A busy store is waited for until the
     next wake-up; any other error ends the daemon.
     """
     if not every > 0:
@@ -37,7 +39,9 @@ def daemon(organise: Callable[[Callable[[], bool]], list[Run]], *, every: float)
     def wake() -> None:
         try:
             for run in organise(stop.is_set):
-                log.info(
+                waits = run.status in (RunStatus.HELD, RunStatus.QUARANTINED)
+                why = {"why": run.error or str(run.verdict)} if waits else {}
+                (log.warning if waits else log.info)(
                     "run",
                     task=run.task,
                     namespace=run.namespace_id,
@@ -45,6 +49,7 @@ def daemon(organise: Callable[[Callable[[], bool]], list[Run]], *, every: float)
                     status=run.status,
                     entries=run.entries,
                     run_id=str(run.run_id),
+                    **why,
                 )
         except StoreUnavailable as error:
             log.warning("store unavailable, trying again at the next wake-up", error=str(error))

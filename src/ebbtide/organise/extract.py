@@ -10,15 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from ebbtide.model.errors import BadInput
+from ebbtide.model.errors import NotInstalled
 
 _LIBRARIES = ("sentencex", "sklearn")
-
-
-class NotInstalled(BadInput):
-    """The built-in summariser is asked for and its libraries are not there."""
-
-    code = "not_installed"
 
 
 def refuse_missing() -> None:

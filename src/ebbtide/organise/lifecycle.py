@@ -1,7 +1,8 @@
 """The lifecycle pass: warnings and transitions whose instant has come, each judged at that instant.
 
 It is an index range on `due_at`: what it costs follows what is due, not what is stored. Warnings go first, which may
-make a transition due; after one round of each nothing is due any more.
+make a transition due; after one round of each nothing is due any more. Where the guard holds a slot, warnings go on
+and transitions wait.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sqlalchemy import (
     cast,
     func,
     literal,
+    or_,
     select,
 )
 
@@ -28,7 +30,8 @@ from ebbtide.decay.maths import decimals9
 from ebbtide.decay.rules import FAR, leaves_for, next_due
 from ebbtide.decay.segment import evaluate, parts, salience
 from ebbtide.model.state import BITS
-from ebbtide.model.words import LifecycleState, OpType, Rule
+from ebbtide.model.words import LifecycleState, OpType, Rule, Ruling
+from ebbtide.organise.listed import JUDGED_AT, untouched
 from ebbtide.project.passes import AS_OF, ORGANISER, SCORED, Chunk, Columns, Staged, json_of, quoted, staged, whole
 from ebbtide.project.scope import IN_SCOPE, Scope, with_policy
 from ebbtide.store.database import SQL, Database
@@ -48,16 +51,45 @@ def _due(*rules: str) -> ColumnElement[bool]:
 DUE = _due(Rule.WARNING.value, *EXITS)
 """Which objects have a rule of decay due."""
 
+TO_WARN = _due(Rule.WARNING.value)
+"""Which of them are warned only, or first."""
 
-def lifecycle(db: Database, connection: Connection, chunk: Chunk, scope: Scope, as_of: int) -> dict[str, int]:
-    """Executes what is due in a chunk as of a slot's start; the counts."""
+LISTED = and_(DUE, untouched(memory_state.c.object_id))
+"""Which of them were due when the guard judged, and are as they were then."""
+
+LEAVING = and_(
+    memory_state.c.due_at <= AS_OF,
+    memory_state.c.due_rule != Rule.TTL.value,
+    memory_state.c.exit_at <= AS_OF,
+    or_(memory_state.c.expires_at.is_(None), memory_state.c.expires_at > memory_state.c.exit_at),
+    memory_state.c.lifecycle_state == LifecycleState.ACTIVE.value,
+)
+"""Which objects would leave ACTIVE by an instant, at once or after the warning that is due as well."""
+
+
+def lifecycle(
+    db: Database,
+    connection: Connection,
+    chunk: Chunk,
+    scope: Scope,
+    as_of: int,
+    ruling: Ruling | None = None,
+    judged_at: int = 0,
+) -> dict[str, int]:
+    """Executes what is due in a chunk as of a slot's start; the counts.
+
+    Of a held slot the warnings only; of an approved one what is as it was at the place of the log where it was judged.
+    """
     if not scope.objects:
         return {"examined": 0}
     given = scope.parameters() | {AS_OF.key: as_of}
-    warnings: Staged = db.once("warnings", lambda: _warnings(db))
-    transitions: Staged = db.once("transitions", lambda: _transitions(db))
+    listed = ruling == Ruling.APPROVED
+    if listed:
+        given |= {JUDGED_AT.key: judged_at}
+    warnings: Staged = db.once(f"warnings {listed}", lambda: _warnings(db, listed=listed))
+    transitions: Staged = db.once(f"transitions {listed}", lambda: _transitions(db, listed=listed))
     warned = chunk.write(warnings, given)
-    moved = chunk.write(transitions, given)
+    moved = 0 if ruling == Ruling.HELD else chunk.write(transitions, given)
     deprecated = 0
     if moved:
         to_state = transitions.table.c.to_state
@@ -70,6 +102,10 @@ def lifecycle(db: Database, connection: Connection, chunk: Chunk, scope: Scope, 
         "archived": moved - deprecated,
         "deprecated": deprecated,
     }
+
+
+def _as_listed(*, listed: bool) -> ColumnElement[bool]:
+    return untouched(memory_state.c.object_id) if listed else literal(True)
 
 
 def _due_group(columns: Columns, *, warned: str, exits: bool) -> Any:
@@ -106,7 +142,7 @@ def _warning(db: Database) -> Any:
     return entry
 
 
-def _warnings(db: Database) -> Staged:
+def _warnings(db: Database, *, listed: bool) -> Staged:
     """DECAY_WARNING at the instant salience sank below the threshold; only what comes next changes."""
     state, policy = memory_state.c, policy_profiles.c
     sunk = salience(SQL, policy, state, *parts(SQL, policy, state, state.due_at))
@@ -134,10 +170,10 @@ def _warnings(db: Database) -> Staged:
             state.exit_rule,
             state.expires_at,
         )
-    ).where(IN_SCOPE, _due(Rule.WARNING.value))
+    ).where(IN_SCOPE, TO_WARN, _as_listed(listed=listed))
     return staged(
         db,
-        "pass_warning",
+        f"pass_warning{'_listed' if listed else ''}",
         rows,
         [_warning(db)],
         lambda c: {"due_at": c.next_at, "due_rule": c.next_rule, "warned": literal(True, Boolean)},
@@ -204,7 +240,7 @@ def _moved(columns: Columns) -> Mapping[str, Any]:
     }
 
 
-def _transitions(db: Database) -> Staged:
+def _transitions(db: Database, *, listed: bool) -> Staged:
     """DECAY_APPLIED with the scores at the rule's instant, then ARCHIVE or DEPRECATE."""
     state, policy = memory_state.c, policy_profiles.c
     scores = evaluate(SQL, policy, state, state.due_at)
@@ -237,7 +273,7 @@ def _transitions(db: Database) -> Staged:
                 threshold.label("threshold"),
                 policy.archive_min_confidence,
             )
-        ).where(IN_SCOPE, _due(*EXITS))
+        ).where(IN_SCOPE, _due(*EXITS), _as_listed(listed=listed))
     )
     found = evaluated.c
     next_at, next_rule = next_due(
@@ -257,7 +293,7 @@ def _transitions(db: Database) -> Staged:
     )
     return staged(
         db,
-        "pass_transition",
+        f"pass_transition{'_listed' if listed else ''}",
         rows,
         [_applied(db), _moved],
         lambda c: {

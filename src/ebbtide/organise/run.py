@@ -1,7 +1,8 @@
 """Runs: one slot of one task in one namespace, in chunks, each a transaction; and what is due at an instant.
 
 The slot's row in `organiser_runs` is the truth: claimed by inserting it, moved on in each chunk's transaction, done
-with its last chunk. Killed anywhere, a run goes on behind its last committed chunk.
+with its last chunk. Killed anywhere, a run goes on behind its last committed chunk. The guard judges a slot as it is
+claimed, and what it said stands in the row; an approved slot is begun again in the same row.
 """
 
 from __future__ import annotations
@@ -19,21 +20,32 @@ from ebbtide.log.head import Head, lock
 from ebbtide.model.entry import Draft
 from ebbtide.model.errors import NotFound
 from ebbtide.model.identity import uuid8
-from ebbtide.model.words import OpType, RunStatus, Task
+from ebbtide.model.words import OpType, Ruling, RunStatus, Task
+from ebbtide.organise import lifecycle as leaving
+from ebbtide.organise import retention as expiring
 from ebbtide.organise.centrality import CENTRAL, centrality
 from ebbtide.organise.decay import SUBJECT_TO_DECAY, decay, parameters
 from ebbtide.organise.dedup import SUBJECT_TO_DEDUP, dedup
-from ebbtide.organise.lifecycle import DUE, lifecycle
-from ebbtide.organise.retention import EXPIRED, retention
+from ebbtide.organise.guard import GUARDED, Judge, Verdict
+from ebbtide.organise.lease import Lease, Taken, check, claim, release
+from ebbtide.organise.lifecycle import lifecycle
+from ebbtide.organise.listed import JUDGED_AT
+from ebbtide.organise.retention import retention
 from ebbtide.organise.summarise import WINDOWS, Summariser, Summary, summarised, windows, written
 from ebbtide.policy.document import Policy
 from ebbtide.policy.schedule import newest_start, starts_between
-from ebbtide.project.passes import AS_OF, ORGANISER, Chunk
+from ebbtide.project.passes import AS_OF, ORGANISER, Actor, Chunk
 from ebbtide.project.scope import CHUNK, Scope, next_scope
 from ebbtide.project.shelf import Shelf
 from ebbtide.project.writer import Writer
 from ebbtide.store.database import Database
 from ebbtide.store.tables import namespaces, organiser_runs
+
+_LEAVE: dict[Ruling | None, Any] = {
+    Ruling.HELD: (leaving.TO_WARN, "to warn"),
+    Ruling.APPROVED: (leaving.LISTED, "listed to leave"),
+}
+"""Which objects a lifecycle slot covers after the guard has held it, or an operator approved it."""
 
 COUNTS = ("examined", "decayed", "warned", "archived", "deprecated", "expired")
 _ORDER = {task: place for place, task in enumerate(Task)}
@@ -41,7 +53,10 @@ _ORDER = {task: place for place, task in enumerate(Task)}
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one slot came to. `entries` counts those of objects; each chunk adds its ORGANISER_RUN."""
+    """What one slot came to. `entries` counts those of objects; each chunk adds its ORGANISER_RUN.
+
+    `guard` is the guard's verdict as JSON text, where one was given; `error` is why a namespace is set aside.
+    """
 
     run_id: UUID
     task: str
@@ -55,11 +70,18 @@ class Run:
     deprecated: int = 0
     expired: int = 0
     entries: int = 0
+    guard: str | None = None
+    error: str | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the guard said of the slot."""
+        return Verdict.read(self.guard)
 
     @classmethod
     def from_row(cls, row: RowMapping) -> Run:
         """A run from its row of the ledger."""
-        return cls(**{name: row[name] for name in cls.__slots__})
+        return cls(**{name: row[name] for name in cls.__slots__ if name in row})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +135,9 @@ class Organiser:
     `transaction` begins each chunk's transaction (a dry run hands in one that never commits); `clock` tells the
     instant entries are recorded at; `stopping` is asked between chunks, and a run told to stop goes on next time.
     `summariser` gives the summariser under a policy; with none, windows are counted only. While one runs, the
-    connection is `released`, which may leave another one in its place.
+    connection is `released`, which may leave another one in its place. `guarded` is whether the guard judges slots,
+    `over_all` whether over all namespaces too. `holder` is its name in leases; while it has a `lease`, each chunk's
+    transaction checks it.
     """
 
     db: Database
@@ -125,14 +149,45 @@ class Organiser:
     entropy: Callable[[int], bytes] = secrets.token_bytes
     summariser: Callable[[Policy], Summariser] | None = None
     released: Callable[[], AbstractContextManager[Any]] = nullcontext
+    guarded: bool = True
+    over_all: bool = True
+    holder: str = field(default_factory=lambda: secrets.token_hex(16))
+    lease: Lease | None = None
 
     def __post_init__(self) -> None:
+        self.stopped = False
+        self._attend()
+
+    def _attend(self) -> None:
         self._shelf = Shelf(self.connection)
+        self._guard = Judge(self.db, self.connection, over_all=self.over_all)
 
     def use(self, connection: Connection) -> None:
         """Goes on, on another connection."""
         self.connection, self.transaction = connection, connection.begin
-        self._shelf = Shelf(connection)
+        self._attend()
+
+    def take(self, namespace: str, *, wait: bool) -> Lease | Taken:
+        """Takes the lease of a namespace, or says why it cannot be had."""
+        with self.transaction():
+            found = claim(self.db, self.connection, namespace, self.holder, wait=wait)
+        self.lease = found if isinstance(found, Lease) else None
+        return found
+
+    def give_back(self, *, well: bool) -> None:
+        """Gives the lease back, if there is one; `well` if all that was due is done."""
+        if self.lease is not None:
+            with self.transaction():
+                release(self.connection, self.lease, well=well)
+            self.lease = None
+
+    def _lock(self, namespace: str, *, away: bool = False) -> Head:
+        """Locks the head for a chunk; raises `Overtaken` where the lease is another's by now."""
+        head = lock(self.db, self.connection, namespace)
+        assert head is not None, "namespaces are never removed"
+        if self.lease is not None:
+            check(self.db, self.connection, self.lease, head, away=away)
+        return head
 
     def namespaces(self) -> list[str]:
         """All namespaces that anything happened in, by name."""
@@ -158,7 +213,7 @@ class Organiser:
                 raise NotFound(f"there is no namespace {namespace!r}", field="namespace")
             policy = self._shelf.terms(namespace, head.policy_id, head.policy_version).policy
             runs = organiser_runs.c
-            running = func.max(case((runs.status == RunStatus.RUNNING.value, runs.slot)))
+            running = func.max(case((runs.finished_at.is_(None), runs.slot)))
             rows = self.connection.execute(
                 select(runs.task, func.max(runs.slot), running)
                 .where(runs.namespace_id == namespace)
@@ -175,29 +230,43 @@ class Organiser:
     def run(self, namespace: str, task: Task, start: int) -> Run | None:
         """Runs a slot to its end; None where it was done before, or the organiser was told to stop."""
         chunk = self._one_chunk_of_windows if task == Task.SUMMARISE else self._one_chunk
-        while not self.stopping():
+        while not self._stops():
             finished, run = chunk(namespace, task, start)
             if finished:
                 return run
         return None
+
+    def _stops(self) -> bool:
+        self.stopped = self.stopped or self.stopping()
+        return self.stopped
 
     def _one_chunk(self, namespace: str, task: Task, start: int) -> tuple[bool, Run | None]:
         with self.transaction():
             return self._chunk(namespace, task, start)
 
     def _chunk(self, namespace: str, task: Task, start: int) -> tuple[bool, Run | None]:
-        head = lock(self.db, self.connection, namespace)
-        assert head is not None, "namespaces are never removed"
+        head = self._lock(namespace)
         now = max(self.clock(), head.last_recorded_at)
         slot = self._claim(head, task, start, now)
-        if slot["status"] != RunStatus.RUNNING:
+        if slot["finished_at"] is not None:
             return True, None
-        scope = self._scope(namespace, task, start, slot["after_object"])
+        return self.proceed(head, slot, now)
+
+    def proceed(
+        self, head: Head, slot: Mapping[str, Any], now: int, actor: Actor = ORGANISER
+    ) -> tuple[bool, Run | None]:
+        """The next chunk of a slot that is claimed, in the caller's transaction; whether it was the last, and the run.
+
+        `actor` is who runs it; what is done to memories is the organiser's.
+        """
+        task, start, verdict = Task(slot["task"]), slot["slot"], Verdict.read(slot["guard"])
+        scope = self._scope(slot, verdict)
         chunk = Chunk(self.db, self.connection, head, now=now)
+        ruled = (None, 0) if verdict is None else (verdict.verdict, verdict.seq)
         if task == Task.RETENTION:
-            counts = retention(self.db, self.connection, chunk, scope, self._policy(head), start)
+            counts = retention(self.db, self.connection, chunk, scope, self._policy(head), start, *ruled)
         elif task == Task.LIFECYCLE:
-            counts = lifecycle(self.db, self.connection, chunk, scope, start)
+            counts = lifecycle(self.db, self.connection, chunk, scope, start, *ruled)
         elif task == Task.CENTRALITY:
             counts = centrality(self.db, self.connection, chunk, scope, self._shelf, start)
         elif task == Task.DEDUP:
@@ -206,7 +275,7 @@ class Organiser:
             counts = decay(self.db, chunk, scope, task, start)
         counts = counts | {"entries": chunk.entries}
         run = _moved_on(slot, scope, counts)
-        chunk.note(OpType.ORGANISER_RUN, _report(slot, scope, run.status, counts), effective_at=start)
+        chunk.note(OpType.ORGANISER_RUN, _report(slot, scope, run.status, counts), effective_at=start, actor=actor)
         chunk.close()
         self._keep(run, scope, now)
         return scope.last, run
@@ -214,13 +283,12 @@ class Organiser:
     def _one_chunk_of_windows(self, namespace: str, task: Task, start: int) -> tuple[bool, Run | None]:
         """Reads windows, lets them be summarised with no transaction open, and writes what came of them."""
         with self.transaction():
-            head = lock(self.db, self.connection, namespace)
-            assert head is not None, "namespaces are never removed"
+            head = self._lock(namespace, away=True)
             # The slot is claimed with its first entry: what stands in the ledger without one would be in no log.
             columns = organiser_runs.c
-            query = select(columns.status, columns.after_object).where(_slot(namespace, task, start))
+            query = select(columns.finished_at, columns.after_object).where(_slot(namespace, task, start))
             slot = self.connection.execute(query).first()
-            if slot is not None and slot.status != RunStatus.RUNNING:
+            if slot is not None and slot.finished_at is not None:
                 return True, None
             policy, after = self._policy(head), None if slot is None else slot.after_object
             found = windows(self.db, self.connection, namespace, policy.params.summarise, start, after)
@@ -238,8 +306,10 @@ class Organiser:
         self, task: Task, start: int, scope: Scope, summaries: Sequence[Summary]
     ) -> tuple[bool, Run | None]:
         writer = Writer(self.db, self.connection, scope.namespace, now=self.clock(), entropy=self.entropy)
+        if self.lease is not None:
+            check(self.db, self.connection, self.lease, writer.head)
         slot = self._claim(writer.head, task, start, writer.recorded_at)
-        if (slot["status"], slot["after_object"]) != (RunStatus.RUNNING, scope.after):
+        if slot["finished_at"] is not None or slot["after_object"] != scope.after:
             return False, None  # Another organiser did this part meanwhile: what comes next is looked up anew.
         policy = self._policy(writer.head)
         terms = self._shelf.terms(scope.namespace, policy.id, policy.version)
@@ -274,21 +344,36 @@ class Organiser:
         self.connection.execute(
             update(organiser_runs)
             .where(_slot(run.namespace_id, run.task, run.as_of))
-            .values(status=str(run.status), after_object=scope.to, finished_at=now if scope.last else None, **counts)
+            .values(
+                status=str(run.status),
+                guard=run.guard,
+                after_object=scope.to,
+                finished_at=now if scope.last else None,
+                **counts,
+            )
         )
 
-    def _scope(self, namespace: str, task: Task, start: int, after: UUID | None) -> Scope:
+    def _scope(self, slot: Mapping[str, Any], verdict: Verdict | None) -> Scope:
+        task, start = Task(slot["task"]), slot["slot"]
+        ruling = None if verdict is None else verdict.verdict
+        given: dict[str, Any] = {AS_OF.key: start}
+        if verdict is not None and ruling == Ruling.APPROVED:
+            given |= {JUDGED_AT.key: verdict.seq}
         if task == Task.RETENTION:
-            which, given, name = EXPIRED, {AS_OF.key: start}, "expired"
+            if ruling == Ruling.HELD:
+                return Scope(slot["namespace_id"], None, None, 0)
+            listed = ruling == Ruling.APPROVED
+            which, name = (expiring.LISTED, "listed to expire") if listed else (expiring.EXPIRED, "expired")
         elif task == Task.LIFECYCLE:
-            which, given, name = DUE, {AS_OF.key: start}, "due"
+            which, name = _LEAVE.get(ruling, (leaving.DUE, "due"))
         elif task == Task.CENTRALITY:
-            which, given, name = CENTRAL, {AS_OF.key: start}, "central"
+            which, name = CENTRAL, "central"
         elif task == Task.DEDUP:
-            which, given, name = SUBJECT_TO_DEDUP, {AS_OF.key: start}, "subject to dedup"
+            which, name = SUBJECT_TO_DEDUP, "subject to dedup"
         else:
             which, given, name = SUBJECT_TO_DECAY, parameters(task, start), "subject to decay"
-        return next_scope(self.db, self.connection, namespace, after, which, given, name=name, size=self.chunk_size)
+        after, size = slot["after_object"], self.chunk_size
+        return next_scope(self.db, self.connection, slot["namespace_id"], after, which, given, name=name, size=size)
 
     def _claim(self, head: Head, task: Task, start: int, now: int) -> Mapping[str, Any]:
         """The slot's row: inserted by whoever is first, under the namespace's lock."""
@@ -308,7 +393,8 @@ class Organiser:
         )
         if newest is not None and newest["slot"] == start:
             return dict(newest)
-        interval = self._policy(head).interval(task)
+        policy = self._policy(head)
+        interval = policy.interval(task)
         slot = {
             "namespace_id": head.namespace_id,
             "task": task.value,
@@ -320,12 +406,20 @@ class Organiser:
             "policy_id": head.policy_id,
             "policy_version": head.policy_version,
             "missed": 0 if newest is None else max(0, (start - newest["slot"]) // interval - 1),
+            "guard": self._judged(head, task, policy, start),
             "started_at": now,
             "finished_at": None,
             **dict.fromkeys((*COUNTS, "entries"), 0),
         }
         self.connection.execute(insert(organiser_runs), slot)
         return slot
+
+    def _judged(self, head: Head, task: Task, policy: Policy, start: int) -> str | None:
+        if task not in GUARDED:
+            return None
+        off = Verdict(Ruling.OFF, head.last_seq)
+        verdict = self._guard.judge(head, task, policy, start) if self.guarded else off
+        return None if verdict is None else verdict.text()
 
     def _policy(self, head: Head) -> Policy:
         assert head.policy_id is not None, "a namespace has a policy from its first entry on"
@@ -336,10 +430,14 @@ class Organiser:
 def _moved_on(slot: Mapping[str, Any], scope: Scope, counts: Mapping[str, int]) -> Run:
     """What a slot has come to with another chunk."""
     total = {name: slot[name] + counts.get(name, 0) for name in (*COUNTS, "entries")}
+    verdict = Verdict.read(slot["guard"])
     status = RunStatus.RUNNING
-    if scope.last:
+    if verdict is not None and verdict.verdict == Ruling.HELD:
+        status = RunStatus.HELD  # With its first chunk: by no part of it anything left.
+    elif scope.last:
         status = RunStatus.DONE if total["entries"] else RunStatus.NOTHING_DUE
-    return Run(slot["run_id"], slot["task"], slot["namespace_id"], slot["slot"], status, **total)
+    named = (slot["run_id"], slot["task"], slot["namespace_id"], slot["slot"])
+    return Run(*named, status, **total, guard=slot["guard"])
 
 
 def _slot(namespace: str, task: str, start: int) -> Any:
@@ -351,13 +449,15 @@ def _slot(namespace: str, task: str, start: int) -> Any:
 
 
 def _report(slot: Mapping[str, Any], scope: Scope, status: str, counts: Mapping[str, int]) -> dict[str, Any]:
-    """What ORGANISER_RUN says: which run, which range of objects, as of when, and what it came to."""
+    """What ORGANISER_RUN says: which run, which range of objects, as of when, what the guard said, what it came to."""
+    verdict = Verdict.read(slot["guard"])
     return {
         "run_id": str(slot["run_id"]),
         "task": slot["task"],
         "slot": slot["slot"],
         "as_of": slot["as_of"],
         "missed": slot["missed"],
+        **({} if verdict is None else {"guard": verdict.document()}),
         **scope.bounds(),
         "status": status,
         **{name: counts.get(name, 0) for name in (*COUNTS, "entries")},

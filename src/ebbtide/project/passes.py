@@ -245,9 +245,11 @@ class Chunk:
             self.entries += filled.rowcount * len(staged.append)
         return filled.rowcount
 
-    def note(self, op_type: OpType, payload: Mapping[str, Any], *, effective_at: int) -> None:
-        """Appends an entry to the namespace's own stream."""
-        head = self.head
+    def note(
+        self, op_type: OpType, payload: Mapping[str, Any], *, effective_at: int, actor: Actor | None = None
+    ) -> None:
+        """Appends an entry to the namespace's own stream, by the chunk's actor or another."""
+        head, actor = self.head, actor or self._actor
         seq = head.last_seq + self.entries + 1
         entry = Entry(
             namespace_id=self.namespace,
@@ -259,8 +261,8 @@ class Chunk:
             op_type=op_type,
             recorded_at=self.recorded_at,
             effective_at=effective_at,
-            actor_id=self._actor.id,
-            actor_type=self._actor.type,
+            actor_id=actor.id,
+            actor_type=actor.type,
             payload=as_json(payload),
             policy_id=head.policy_id,
             policy_version=head.policy_version,

@@ -28,6 +28,7 @@ from sqlalchemy import (
 from ebbtide.decay.segment import Terms
 from ebbtide.model.words import Expiry, OpType, StreamType
 from ebbtide.policy.document import Policy
+from ebbtide.project.passes import json_of, quoted
 from ebbtide.project.shelf import profile_rows
 from ebbtide.store.database import Database
 from ebbtide.store.tables import (
@@ -214,6 +215,9 @@ def _edges(db: Database, namespace: str) -> Select[Any]:
     )
 
 
+_WEIGHED = ("seq", "due", "of", "policy_due", "policy_of", "event_due", "event_of")
+"""The numbers of a guard's verdict, in their order in the slot's row."""
+
 _SUMS = ("examined", "decayed", "warned", "archived", "deprecated", "expired", "entries")
 
 
@@ -223,6 +227,8 @@ def _runs(db: Database, namespace: str) -> Select[Any]:
     def number(name: str) -> Any:
         return cast(db.member(e.said, name), BigInteger)
 
+    ruling = db.member(e.said, "guard", "verdict")
+    numbers = {name: db.member(e.said, "guard", name) for name in _WEIGHED}
     chunks = db.fence(
         select(
             e.namespace_id,
@@ -230,6 +236,7 @@ def _runs(db: Database, namespace: str) -> Select[Any]:
             e.recorded_at,
             e.policy_id,
             e.policy_version,
+            case((ruling.isnot(None), json_of(verdict=quoted(ruling), **numbers))).label("guard"),
             *(db.member(e.said, name).label(name) for name in ("task", "run_id", "status", "to")),
             *(number(name).label(name) for name in ("slot", "as_of", "missed", *_SUMS)),
         )
@@ -257,6 +264,7 @@ def _runs(db: Database, namespace: str) -> Select[Any]:
         first.policy_id,
         first.policy_version,
         first.missed,
+        last.guard,
         *(spans.c[name] for name in _SUMS),
         first.recorded_at.label("started_at"),
         case((last.to.is_(None), last.recorded_at)).label("finished_at"),

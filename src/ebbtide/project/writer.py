@@ -97,6 +97,7 @@ class Writer:
         self._states: dict[UUID, MemoryState | None] = {}
         self._streams: dict[UUID, tuple[int, bytes]] = {}
         self._touched: dict[UUID, None] = {}
+        self._described: dict[UUID, None] = {}
         self._touched_streams: dict[UUID, None] = {}
         self._entries: list[Entry] = []
         self._nonces: dict[int, bytes] = {}
@@ -339,6 +340,8 @@ class Writer:
         if entry.stream_type == StreamType.OBJECT:
             self._states[entry.stream_id] = apply(state, entry)
             self._touched[entry.stream_id] = None
+            if entry.carries & BITS["object"]:
+                self._described[entry.stream_id] = None
         elif entry.stream_type == StreamType.EVENTS:
             self._streams[entry.stream_id] = (entry.version, entry.hash)
             self._touched_streams[entry.stream_id] = None
@@ -361,9 +364,8 @@ class Writer:
         db, connection = self._db, self._connection
         db.bulk_insert(connection, event_log, [entry_row(entry) for entry in written])
         db.bulk_insert(connection, contents, self._contents)
-        states = [found for found in (self._states[object_id] for object_id in self._touched) if found]
-        db.upsert(connection, memory_objects, [_columns(state, OBJECT_COLUMNS) for state in states])
-        db.upsert(connection, memory_state, [_columns(state, STATE_COLUMNS) for state in states])
+        db.upsert(connection, memory_objects, self._rows(self._described, OBJECT_COLUMNS))
+        db.upsert(connection, memory_state, self._rows(self._touched, STATE_COLUMNS))
         db.bulk_insert(connection, event_state, self._events)
         db.bulk_insert(connection, evidence_links, self._evidence)
         db.bulk_insert(connection, edges, self._edges)
@@ -377,8 +379,13 @@ class Writer:
         self.head = close_batch(connection, moved, len(written), root_of([entry.hash for entry in written]))
         self._suppressions, self._evidence, self._edges, self._touched_entities = {}, [], [], {}
         self._new_aliases = []
-        self._contents, self._events, self._touched, self._touched_streams = [], [], {}, {}
+        self._contents, self._events = [], []
+        self._touched, self._described, self._touched_streams = {}, {}, {}
         return written
+
+    def _rows(self, objects: Iterable[UUID], names: Iterable[str]) -> list[dict[str, Any]]:
+        states = (self._states[object_id] for object_id in objects)
+        return [{name: _plain(getattr(state, name)) for name in names} for state in states if state]
 
     def _stream_row(self, stream: UUID) -> dict[str, Any]:
         version, head_hash = self._streams[stream]
@@ -398,10 +405,6 @@ def _signal(op_type: str, actor_id: str, payload: Mapping[str, Any]) -> Signal:
 
 def _delta(after: float | None, before: float) -> float | None:
     return None if after is None else rounded(after - before)
-
-
-def _columns(state: MemoryState, names: Iterable[str]) -> dict[str, Any]:
-    return {name: _plain(getattr(state, name)) for name in names}
 
 
 def _plain(value: Any) -> Any:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sqlalchemy import BigInteger, Connection, cast, select
+from sqlalchemy import BigInteger, Connection, case, cast, select
 
-from ebbtide.model.words import OpType, RunStatus, Task
+from ebbtide.model.words import OpType, Ruling, RunStatus, Task
 from ebbtide.store.database import Database
 from ebbtide.store.tables import event_log
 
@@ -22,10 +22,13 @@ class Runs:
     """The runs of one task, in order: as of when, where their last chunk stands, and each chunk's place and range.
 
     `first` to `first + chunks` are a run's chunks in `seq`; `to` is up to which position among the objects' ids a
-    chunk goes, `unfinished` whether the last run lacks chunks.
+    chunk goes. `newest` is the newest as-of up to a run: one that was approved comes late. It executes only what has
+    been as it is since the place `listed`, where the guard judged it; of other runs that is `NEVER`.
     """
 
     as_of: Any
+    newest: Any
+    listed: Any
     last: Any
     first: Any
     seq: Any
@@ -33,18 +36,25 @@ class Runs:
 
     def doubled(self) -> Runs:
         """The same with places that are twice as far apart."""
-        return replace(self, last=2 * self.last, seq=2 * self.seq)
+        listed = np.where(self.listed == NEVER, NEVER, 2 * self.listed)
+        return replace(self, listed=listed, last=2 * self.last, seq=2 * self.seq)
 
-    def first_chunk(self, behind: Any, at: Any, place: Any) -> Any:
-        """The place of the chunk that executed a rule due `at`, for objects by position; `NEVER` where none did."""
+    def first_chunk(self, behind: Any, at: Any, place: Any, fact: Any) -> Any:
+        """The place of the chunk that executed a rule due `at`, for objects by position; `NEVER` where none did.
+
+        It stands behind the place `behind`; `fact` is where the object's last fact stands.
+        """
         found = np.full(len(at), NEVER)
         if not len(self.as_of):
             return found
-        run = np.maximum(np.searchsorted(self.as_of, at, side="left"), np.searchsorted(self.last, behind, side="right"))
+        run = np.maximum(
+            np.searchsorted(self.newest, at, side="left"), np.searchsorted(self.last, behind, side="right")
+        )
         rows = np.flatnonzero(run < len(self.as_of))
         while rows.size:
             seq = self._chunk_of(run[rows], place[rows])
-            hit = seq > behind[rows]
+            covers = (self.as_of[run[rows]] >= at[rows]) & (self.listed[run[rows]] >= fact[rows])
+            hit = (seq > behind[rows]) & covers
             found[rows[hit]] = seq[hit]
             rows = rows[~hit]
             run[rows] += 1
@@ -63,24 +73,39 @@ class Runs:
             chunk = chunk + short
 
 
-def runs_of(db: Database, connection: Connection, namespace: str, task: Task, ids: Any) -> Runs:
-    """The runs of a task in a namespace, those that the guard held left out."""
+def runs_of(db: Database, connection: Connection, namespace: str, task: Task, ids: Any, *, held: bool = False) -> Runs:
+    """The runs of a task in a namespace; those that the guard held, which only warned, where asked for."""
     log = event_log.c
     e = db.fence(
         select(log.seq, db.json(log.payload).label("said")).where(
             log.namespace_id == namespace, log.op_type == OpType.ORGANISER_RUN.value
         )
     ).c
+    approved = db.member(e.said, "guard", "verdict") == Ruling.APPROVED.value
     query = (
-        select(e.seq, cast(db.member(e.said, "as_of"), BigInteger).label("as_of"), db.member(e.said, "to").label("to"))
-        .where(db.member(e.said, "task") == task.value, db.member(e.said, "status") != RunStatus.HELD.value)
+        select(
+            e.seq,
+            cast(db.member(e.said, "as_of"), BigInteger).label("as_of"),
+            db.member(e.said, "to").label("to"),
+            cast(case((approved, db.member(e.said, "guard", "seq"))), BigInteger).label("listed"),
+        )
+        .where(db.member(e.said, "task") == task.value)
         .order_by(e.seq)
     )
+    if not held:
+        query = query.where(db.member(e.said, "status") != RunStatus.HELD.value)
     rows = connection.execute(query).all()
     as_of = np.array([row.as_of for row in rows], dtype=np.int64)
+    listed = np.array([NEVER if row.listed is None else row.listed for row in rows], dtype=np.int64)
     seq = np.array([row.seq for row in rows], dtype=np.int64)
     bounds = np.array([row.to or "~" for row in rows], dtype="U36")
     to = np.searchsorted(ids.astype("U36"), bounds, side="right") if len(ids) else np.zeros(len(rows), dtype=int)
-    first = np.flatnonzero(np.diff(as_of, prepend=np.iinfo(np.int64).min)) if len(rows) else np.empty(0, dtype=int)
-    last = np.append(first[1:], len(rows)) - 1 if len(rows) else first
-    return Runs(np.maximum.accumulate(as_of[first]) if len(rows) else as_of, seq[last], first, seq, to)
+    if not len(rows):
+        return Runs(as_of, as_of, listed, seq, np.empty(0, dtype=int), seq, to)
+    # A run ends where another slot's begins, or where an operator began it again.
+    begins = (np.diff(as_of, prepend=0) != 0) | (np.diff(listed, prepend=0) != 0)
+    begins[0] = True
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(rows)) - 1
+    as_of = as_of[first]
+    return Runs(as_of, np.maximum.accumulate(as_of), listed[first], seq[last], first, seq, to)

@@ -26,11 +26,11 @@ from ebbtide.log.head import Head
 from ebbtide.model import instant
 from ebbtide.model.errors import BadInput, NotFound
 from ebbtide.model.state import GROUPS
-from ebbtide.model.words import OpType, StreamType, Task
+from ebbtide.model.words import OpType, Rule, StreamType, Task
 from ebbtide.policy.document import Policy, split_name
 from ebbtide.project.scope import Scope
 from ebbtide.project.shelf import Shelf
-from ebbtide.replay.executed import runs_of
+from ebbtide.replay.executed import Runs, runs_of
 from ebbtide.replay.history import History, read
 from ebbtide.replay.recompute import Correction, Recomputation, Recomputed
 from ebbtide.store.database import Database
@@ -235,8 +235,11 @@ class Planner:
             after = to
 
     def _recompute(self, history: History, namespace: str, corrections: list[Correction], asked: Asked) -> Recomputed:
-        tasks = (Task.LIFECYCLE, Task.RETENTION)
-        runs = {task: runs_of(self._db, self._connection, namespace, task, history.ids) for task in tasks}
+        given = (self._db, self._connection, namespace)
+        runs: dict[Task | Rule, Runs] = {
+            task: runs_of(*given, task, history.ids) for task in (Task.LIFECYCLE, Task.RETENTION)
+        }
+        runs[Rule.WARNING] = runs_of(*given, Task.LIFECYCLE, history.ids, held=True)
         new = Terms.of(asked.by)
 
         def terms(name: str) -> Terms:

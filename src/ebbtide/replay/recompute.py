@@ -79,17 +79,20 @@ class Recomputed:
 
 @dataclass
 class Recomputation:
-    """Recomputes the objects of a history. `terms` gives the terms of a policy by its name."""
+    """Recomputes the objects of a history. `terms` gives the terms of a policy by its name.
+
+    `runs` are those that executed rules, of each task; and under WARNING those that warned, which held ones do too.
+    """
 
     history: History
-    runs: dict[Task, Runs]
+    runs: dict[Task | Rule, Runs]
     corrections: Sequence[Correction]
     terms: Callable[[str], Terms]
 
     def __post_init__(self) -> None:
         size = len(self.history.ids)
         # Places in the log are doubled, so that a correction can begin between two of them.
-        runs = {task: found.doubled() for task, found in self.runs.items()}
+        runs = {which: found.doubled() for which, found in self.runs.items()}
         self.runs = runs
         known = replace(self.history.facts, seq=2 * self.history.facts.seq)
         ruled = known.op == RULED
@@ -124,20 +127,21 @@ class Recomputation:
     # Rules
 
     def _let_pass(self, places: Any, behind: Any, before: Any) -> None:
-        """Executes what was due and done between two places of the log."""
-        behind = behind.copy()
+        """Executes what was due and done between two places of the log, of which the first is each object's fact."""
+        fact = behind
         while places.size:
             due_at, rule = self._state.due_at[places], self._state.due_rule[places]
             chunk = np.full(len(places), NEVER)
             due = due_at != NONE
             ttl = due & (rule == Rule.TTL)
-            other = due & ~ttl
-            for chosen, task in ((ttl, Task.RETENTION), (other, Task.LIFECYCLE)):
-                runs = self.runs[task]
-                chunk[chosen] = runs.first_chunk(behind[chosen], due_at[chosen], places[chosen])
+            warns = due & (rule == Rule.WARNING)
+            other = due & ~ttl & ~warns
+            for chosen, which in ((ttl, Task.RETENTION), (warns, Rule.WARNING), (other, Task.LIFECYCLE)):
+                runs = self.runs[which]
+                chunk[chosen] = runs.first_chunk(behind[chosen], due_at[chosen], places[chosen], fact[chosen])
             # A ttl is done where a tombstone says so; where none does, it stays due, and the next run writes one.
             done = (chunk < before) & (~ttl | (self._tombstone[places] < before))
-            places, behind, before = places[done], chunk[done] - 1, before[done]
+            places, behind, before, fact = places[done], chunk[done] - 1, before[done], fact[done]
             rule, due_at = rule[done], due_at[done]
             self._execute(places[rule == Rule.WARNING], lambda s, t, at: facts.warned(s, COLUMNS))
             leaves = (rule != Rule.WARNING) & (rule != Rule.TTL)
@@ -352,14 +356,14 @@ def _sessions(known: Facts) -> Any:
     return numbers
 
 
-def _since(known: Facts, one: Correction, runs: dict[Task, Runs], size: int) -> Any:
+def _since(known: Facts, one: Correction, runs: dict[Task | Rule, Runs], size: int) -> Any:
     """Per object the place in the log from which on a version is read as another."""
     if one.begins is None:
         return np.full(size, -1)
-    everyone, instant = np.arange(size), np.full(size, one.begins)
+    everyone, instant, nowhere = np.arange(size), np.full(size, one.begins), np.full(size, -1)
     found = np.full(size, 2 * one.until)
     for run in runs.values():
-        found = np.minimum(found, run.first_chunk(np.full(size, -1), instant, everyone))
+        found = np.minimum(found, run.first_chunk(nowhere, instant, everyone, nowhere))
     later = known.at >= one.begins
     np.minimum.at(found, known.place[later], known.seq[later])
     return found - 1

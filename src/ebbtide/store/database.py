@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -27,11 +28,37 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
+from ebbtide.model.errors import BadInput, StoreUnavailable
 from ebbtide.model.instant import DAY, SECOND
 
 Row = Mapping[str, Any]
 Path = tuple[str, ...]
 """Names of members, from the outermost in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a SELECT gives: its columns, and its rows as they come. Ids are texts, numbers without bounds decimals."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Confines:
+    """What a SELECT of an auditor may do: read these views of schema `audit`, for so many seconds."""
+
+    views: Sequence[str]
+    seconds: float
+
+    def late(self) -> BadInput:
+        """The error of one that took too long."""
+        return BadInput(f"took longer than {self.seconds:g} s and was stopped: ask for less, or allow it more time")
+
+    @staticmethod
+    def old() -> StoreUnavailable:
+        """The error of a store without these views."""
+        return StoreUnavailable("the store has not all views: run `ebb migrate`")
 
 
 class SqlMaths:
@@ -121,6 +148,16 @@ class Database(ABC):
         """Opens a connection, waiting a bounded time for a busy store.
 
         Raises `StoreUnavailable` that says who holds it, or why it cannot be reached.
+        """
+
+    @abstractmethod
+    def selected(
+        self, query: str, parameters: Sequence[Any] | Mapping[str, Any], within: Confines
+    ) -> AbstractContextManager[Selection]:
+        """Runs one SELECT that somebody else wrote, over the audit views alone, while it is open.
+
+        Nothing can be written, and no file or network be read. Raises `BadInput` for anything but one SELECT, for what
+        is no view, for functions that do more than compute, for its errors, and where it takes too long.
         """
 
     @abstractmethod
@@ -223,7 +260,7 @@ class Database(ABC):
 
     @abstractmethod
     def json_merged(self, document: Any, more: Any) -> ColumnElement[str]:
-        """A JSON text with the members of a `json_object` put in."""
+        """A JSON text with the members of a `json_object` put in, but for those that are null."""
 
     @staticmethod
     def number(value: Any) -> ColumnElement[float]:
@@ -233,6 +270,14 @@ class Database(ABC):
     @abstractmethod
     def timestamp(self, micros: Any) -> ColumnElement[Any]:
         """An instant as TIMESTAMPTZ."""
+
+    @abstractmethod
+    def day(self, micros: Any) -> ColumnElement[Any]:
+        """The UTC day of an instant, as DATE, whatever the session's time zone."""
+
+    @abstractmethod
+    def octets(self, text: Any) -> ColumnElement[int]:
+        """How many bytes a text has in UTF-8."""
 
     @abstractmethod
     def now(self) -> ColumnElement[int]:
@@ -259,8 +304,16 @@ class Database(ABC):
         """Takes deleted bytes out of the files. DuckDB rewrites the file, PostgreSQL the table of contents."""
 
     @abstractmethod
-    def lock_clause(self, select: Any) -> Any:
-        """The select that locks the rows it reads until the transaction ends."""
+    def lock_clause(self, select: Any, *, skip: bool = False) -> Any:
+        """The select that locks the rows it reads until the transaction ends; with `skip` it leaves out locked ones."""
+
+    @abstractmethod
+    def session(self, connection: Connection) -> str | None:
+        """What tells a connection from all others of the database; None where there can be no other."""
+
+    @abstractmethod
+    def session_gone(self, connection: Connection, session: str | None) -> bool:
+        """Whether the connection of that name is certainly gone."""
 
     @abstractmethod
     def fence(self, select: Any) -> Any:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
@@ -23,6 +22,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Date,
     DateTime,
     Double,
     Engine,
@@ -51,11 +51,11 @@ from sqlalchemy.pool import NullPool
 
 from ebbtide.model.errors import StoreUnavailable
 from ebbtide.store.arrow import arrow_type, schema_of
-from ebbtide.store.database import Database, Row
+from ebbtide.store.confined import LOCKED
+from ebbtide.store.confining import confined, held
+from ebbtide.store.database import Confines, Database, Row, Selection
 from ebbtide.store.database import Path as Member
 
-_HOLDER = re.compile(r"held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
-_LOCKED = "Could not set lock on file"
 _executing = threading.local()
 
 
@@ -141,11 +141,28 @@ class DuckDB(Database):
                 return self._engine.connect()
             except DBAPIError as error:
                 message = str(error.orig)
-                if _LOCKED not in message:
+                if LOCKED not in message:
                     raise StoreUnavailable(f"{self._path} cannot be opened: {message.splitlines()[0]}") from error
                 if time.monotonic() > deadline:
-                    raise StoreUnavailable(_held(self._path, message, self._wait)) from error
+                    raise held(self._path, message, self._wait) from error
             time.sleep(random.uniform(0.01, 0.05))
+
+    @contextmanager
+    def selected(
+        self, query: str, parameters: Sequence[Any] | Mapping[str, Any], within: Confines
+    ) -> Iterator[Selection]:
+        if not self._file.lock.acquire(timeout=self._wait):
+            raise StoreUnavailable(
+                f"{self._path} is in use by another thread of this process; waited {self._wait:g} s: try again"
+            )
+        try:
+            if self._file.connections:
+                # Another process could not open it.
+                raise StoreUnavailable(f"{self._path} is open elsewhere in this program: let go of it first")
+            with confined(self._path, query, parameters, within, self._wait) as selection:
+                yield selection
+        finally:
+            self._file.lock.release()
 
     def bulk_insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         if len(rows) > FEW:
@@ -269,6 +286,12 @@ class DuckDB(Database):
     def timestamp(self, micros: Any) -> ColumnElement[Any]:
         return func.make_timestamptz(micros)
 
+    def day(self, micros: Any) -> ColumnElement[Any]:
+        return cast(func.make_timestamp(micros), Date)
+
+    def octets(self, text: Any) -> ColumnElement[int]:
+        return func.strlen(text, type_=BigInteger)
+
     def now(self) -> ColumnElement[int]:
         return func.epoch_us(func.get_current_timestamp(), type_=BigInteger)
 
@@ -300,8 +323,15 @@ class DuckDB(Database):
     def lock_schema(self, connection: Connection) -> None:
         """Nothing to do: the file is this process's alone."""
 
-    def lock_clause(self, select: Any) -> Any:
+    def lock_clause(self, select: Any, *, skip: bool = False) -> Any:
         return select
+
+    def session(self, connection: Connection) -> str | None:
+        return None
+
+    def session_gone(self, connection: Connection, session: str | None) -> bool:
+        # Whoever had the file before has let go of it.
+        return True
 
     def fence(self, select: Any) -> Any:
         return select.subquery()
@@ -322,12 +352,6 @@ def _begin_execution(*_: Any) -> None:
 
 def _end_execution(*_: Any) -> None:
     _executing.now = False
-
-
-def _held(path: str, message: str, wait: float) -> str:
-    holder = _HOLDER.search(message)
-    who = f"{holder['program']} (PID {holder['pid']})" if holder else "another process"
-    return f"{path} is held by {who}; waited {wait:g} s: let it finish or stop it, then try again"
 
 
 @contextmanager

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 from psycopg.errors import DataError, InsufficientPrivilege
 from sqlalchemy import (
@@ -14,6 +15,7 @@ from sqlalchemy import (
     Boolean,
     ColumnElement,
     Connection,
+    Date,
     DateTime,
     Double,
     Engine,
@@ -41,7 +43,8 @@ from sqlalchemy.types import UserDefinedType
 
 from ebbtide.model.errors import StoreUnavailable
 from ebbtide.store.arrow import schema_of
-from ebbtide.store.database import Database, Path, Row
+from ebbtide.store.auditor import auditing
+from ebbtide.store.database import Confines, Database, Path, Row, Selection
 from ebbtide.store.tables import contents
 
 MIGRATION = 0x65626274
@@ -110,6 +113,21 @@ class PostgreSQL(Database):
         except OperationalError as error:
             reason = str(error.orig).strip().splitlines()[0]
             raise StoreUnavailable(f"PostgreSQL at {self._where}: {reason}; nothing was written: try again") from error
+
+    @contextmanager
+    def selected(
+        self, query: str, parameters: Sequence[Any] | Mapping[str, Any], within: Confines
+    ) -> Iterator[Selection]:
+        with self.connect() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            try:
+                with auditing(raw, query, parameters, within) as selection:
+                    yield selection
+            except psycopg.OperationalError as error:
+                reason = str(error).strip().splitlines()[0]
+                raise StoreUnavailable(f"PostgreSQL at {self._where}: {reason}: try again") from error
+            finally:
+                raw.rollback()
 
     def bulk_insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         if not rows:
@@ -229,11 +247,19 @@ class PostgreSQL(Database):
         return func.jsonb_build_object(*(part for member in members.items() for part in member), type_=JSONB)
 
     def json_merged(self, document: Any, more: Any) -> ColumnElement[str]:
-        return cast(cast(document, JSONB).op("||")(more), Text)
+        return cast(cast(document, JSONB).op("||")(func.jsonb_strip_nulls(more, type_=JSONB)), Text)
 
     def timestamp(self, micros: Any) -> ColumnElement[Any]:
         since: ColumnElement[Any] = micros * literal_column("interval '1 microsecond'")
         return literal_column("timestamptz 'epoch'", DateTime(timezone=True)) + since
+
+    def day(self, micros: Any) -> ColumnElement[Any]:
+        # Without a zone, so that it can be indexed.
+        since = micros * literal_column("interval '1 microsecond'")
+        return cast(literal_column("timestamp 'epoch'", DateTime()) + since, Date)
+
+    def octets(self, text: Any) -> ColumnElement[int]:
+        return cast(func.octet_length(text), BigInteger)
 
     def now(self) -> ColumnElement[int]:
         seconds = func.date_part("epoch", func.statement_timestamp(), type_=Double)
@@ -259,8 +285,21 @@ class PostgreSQL(Database):
             alone = connection.execution_options(isolation_level="AUTOCOMMIT")
             alone.execute(text(f"VACUUM FULL {contents.name}"))
 
-    def lock_clause(self, select: Any) -> Any:
-        return select.with_for_update()
+    def lock_clause(self, select: Any, *, skip: bool = False) -> Any:
+        return select.with_for_update(skip_locked=skip)
+
+    def session(self, connection: Connection) -> str | None:
+        return str(
+            connection.execute(text(f"SELECT {_SESSION} FROM pg_stat_activity WHERE pid = pg_backend_pid()")).scalar()
+        )
+
+    def session_gone(self, connection: Connection, session: str | None) -> bool:
+        if session is None:
+            return False
+        # Of another role's sessions only the process id is shown.
+        query = f"SELECT FROM pg_stat_activity WHERE pid = :pid AND ({_SESSION} = :session OR backend_start IS NULL)"
+        given = {"pid": int(session.partition(" ")[0]), "session": session}
+        return connection.execute(text(query), given).first() is None
 
     def fence(self, select: Any) -> Any:
         # OFFSET 0 keeps the planner from pulling the subquery up and computing its columns again.
@@ -303,6 +342,9 @@ class PostgreSQL(Database):
                 )
 
 
+_SESSION = "pid || ' ' || date_part('epoch', backend_start)"
+"""The process of a connection and when it began, since process ids come again."""
+
 _INDEXES = """
     SELECT c.relname AS name, t.relname AS table_name,
         coalesce(pg_get_expr(i.indpred, i.indrelid), 'true') AS condition,
@@ -310,6 +352,7 @@ _INDEXES = """
             FROM unnest(i.indkey) WITH ORDINALITY k (attnum, place)
             JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum) AS columns
     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+    JOIN pg_am a ON a.oid = c.relam AND a.amname = 'btree' -- a summary by block has no rows to walk along
     WHERE t.relnamespace = 'public'::regnamespace AND i.indisvalid ORDER BY 2, 1
 """
 _BY_INDEX = {

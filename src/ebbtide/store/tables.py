@@ -331,6 +331,7 @@ organiser_runs = Table(
     Column("policy_id", Text, nullable=False),
     Column("policy_version", Text, nullable=False),
     Column("missed", Integer, nullable=False),
+    Column("guard", Text),
     Column("examined", BigInteger, nullable=False),
     Column("decayed", BigInteger, nullable=False),
     Column("warned", BigInteger, nullable=False),
@@ -352,6 +353,24 @@ consumers = Table(
     Column("as_of", BigInteger, nullable=False),
 )
 """How far those who keep copies have come: the place in the log, and as of when."""
+
+leases = Table(
+    "leases",
+    metadata,
+    _key("namespace_id"),
+    Column("holder", Text),
+    Column("session", Text),
+    Column("lease_until", BigInteger),
+    Column("failures", Integer, nullable=False),
+    Column("retry_at", BigInteger),
+    Column("task", Text),
+    Column("slot", BigInteger),
+    Column("error", Text),
+)
+"""Which organiser runs a namespace's slots, until when by the database's clock; and which namespaces are set aside.
+
+The fence that a lease raises is the head's.
+"""
 
 IMMUTABLE = (event_log, batches, refusals)
 """Tables in which PostgreSQL refuses UPDATE, DELETE and TRUNCATE."""

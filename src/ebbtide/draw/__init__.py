@@ -1,0 +1,1 @@
+"""Drawing: a chart as data, in the terminal, and as SVG. Nothing here knows what is drawn."""

@@ -1,0 +1,94 @@
+"""A pass over namespaces, shared with other organisers: each is run by whoever takes it first.
+
+What one namespace comes to stops no other. One that fails is tried again after the others, and set aside when it has
+failed so many times.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from ebbtide.model.errors import EbbtideError, StoreUnavailable
+from ebbtide.model.identity import uuid8
+from ebbtide.model.words import RunStatus, Task
+from ebbtide.organise.lease import Lease, Overtaken, Taken, one_line, put_aside, set_aside
+from ebbtide.organise.run import Ledger, Organiser, Run, run_id_of
+
+TRIES = 3
+"""So often a namespace is tried in one pass."""
+
+Slots = Callable[[Ledger], Sequence[tuple[int, Task]]]
+"""What is due by the ledger of a namespace."""
+
+FAILURES = (DBAPIError, EbbtideError, ValueError)
+"""What can go wrong with one namespace: in the database, by a rule, or as a policy or entry that cannot be read."""
+
+
+def shared(organiser: Organiser, names: Iterable[str], due: Slots) -> list[Run]:
+    """Runs what is due in namespaces, as far as no other organiser has them; by namespace, in order of time.
+
+    Each pass begins with another namespace, so that several spread. Raises what takes the store out of reach.
+    """
+    found: dict[str, list[Run]] = {name: [] for name in names}
+    with organiser.transaction():
+        aside = put_aside(organiser.db, organiser.connection)
+    for name in found.keys() & aside.keys():
+        found[name].append(quarantined(aside[name]))
+    waiting = [name for name in found if name not in aside]
+    first = random.Random(organiser.holder).randrange(len(waiting) or 1)
+    waiting = waiting[first:] + waiting[:first]
+    for tries_left in reversed(range(TRIES)):
+        waiting = [name for name in waiting if not _cared_for(organiser, name, due, found[name], tries_left)]
+    return [run for runs in found.values() for run in runs]
+
+
+def _cared_for(organiser: Organiser, name: str, due: Slots, runs: list[Run], tries_left: int) -> bool:
+    """Whether nothing is left to do in a namespace in this pass; what was run is added to `runs`."""
+    slot: tuple[int, Task] | None = None
+    try:
+        if organiser.stopped or not due(organiser.ledger(name)):
+            return True
+        taken = organiser.take(name, wait=not tries_left)
+        if not isinstance(taken, Lease):
+            return taken != Taken.BUSY
+        for slot in due(organiser.ledger(name)):
+            run = organiser.run(name, slot[1], slot[0])
+            runs += [] if run is None else [run]
+        organiser.give_back(well=not organiser.stopped)
+    except Overtaken:
+        organiser.lease = None
+    except FAILURES as error:
+        if isinstance(error, StoreUnavailable) or (isinstance(error, DBAPIError) and error.connection_invalidated):
+            raise  # That is no fault of the namespace.
+        if tries_left:
+            organiser.give_back(well=False)
+            return False
+        runs += _set_aside(organiser, name, slot, error)
+    return True
+
+
+def _set_aside(organiser: Organiser, name: str, slot: tuple[int, Task] | None, error: Exception) -> list[Run]:
+    if organiser.lease is None:
+        organiser.take(name, wait=False)
+    organiser.lease = None
+    start, task = (None, None) if slot is None else slot
+    with organiser.transaction():
+        why = one_line(error)
+        set_aside(organiser.db, organiser.connection, name, organiser.holder, task=task, slot=start, why=why)
+        row = put_aside(organiser.db, organiser.connection).get(name)
+    return [] if row is None else [quarantined(row)]
+
+
+def quarantined(row: Any) -> Run:
+    """A namespace that is set aside, a row of `leases`, as a run: that of the slot that failed.
+
+    Where no single slot did, `task` is `all` and the instant that from which it is tried again.
+    """
+    name, status = row.namespace_id, RunStatus.QUARANTINED
+    if row.task is None:
+        return Run(uuid8("quarantine", name), "all", name, row.retry_at, status, error=row.error)
+    return Run(run_id_of(name, Task(row.task), row.slot), row.task, name, row.slot, status, error=row.error)
