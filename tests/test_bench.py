@@ -35,6 +35,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "YEAR", 4)
     monkeypatch.setattr(measures, "DAYS", 7)
     monkeypatch.setattr(measures, "CYCLES", 2)
+    monkeypatch.setattr(measures, "ENOUGH", 1)
     monkeypatch.setattr(measures, "SINGLES", 2)
     monkeypatch.setattr(measures, "BATCHES", 2)
     monkeypatch.setattr(suite, "alone", suite.watched)
