@@ -16,7 +16,7 @@ LAYERS = (
     {"cli", "service"},
     {"bench"},
     {"api", "ebbtide"},
-    {"memory", "organise", "replay", "audit", "pack"},
+    {"memory", "organise", "replay", "audit", "pack", "fit"},
     {"project"},
     {"log"},
     {"store"},
