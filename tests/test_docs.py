@@ -1,6 +1,6 @@
 """The documentation is true: what it shows is run, what exists is in it, and its links lead somewhere.
 
-In README.md and docs/*.md a block ```` ```console ```` is a session: every line `$ ebb …` is run, in order, and what
+In README.md, docs/*.md and docs/policies/*.md a block ```` ```console ```` is a session: every line `$ ebb …` is run, in order, and what
 stands below it is what it prints, where `…` stands for anything. Each must end with exit code 0, unless the line ends
 in `; echo $?`. Blocks of Python are executed, each going on from the one before; a ```` ```text ```` block right after
 one is what it prints. A block with a file name, as in ```` ```toml mine.toml ````, is written to that file first; JSON
@@ -39,7 +39,7 @@ COMMAND = typer.main.get_command(main.app)
 """Made once, since that takes as long as many a command."""
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS / "policies").glob("*.md"))]
 REQUESTS = DOCS / "requests.md"
 """Played by tests/test_surface.py, which also looks at what it leaves."""
 EVERY_PAGE = [*PAGES, ROOT / "CHANGELOG.md", *sorted((DOCS / "decisions").glob("*.md"))]
@@ -317,6 +317,6 @@ def test_relative_links_resolve(page: Path) -> None:
 
 def test_every_page_can_be_reached_from_the_index() -> None:
     index = (DOCS / "README.md").read_text(encoding="utf-8")
-    for page in [*DOCS.glob("*.md"), *(DOCS / "decisions").glob("*.md")]:
+    for page in [*DOCS.rglob("*.md")]:
         if page.name != "README.md":
             assert f"({page.relative_to(DOCS)})" in index, page.name
