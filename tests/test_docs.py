@@ -1,7 +1,7 @@
 """The documentation is true: what it shows is run, what exists is in it, and its links lead somewhere.
 
-In README.md, docs/*.md and docs/policies/*.md a block ```` ```console ```` is a session: every line `$ ebb …` is run, in order, and what
-stands below it is what it prints, where `…` stands for anything. Each must end with exit code 0, unless the line ends
+In README.md, docs/*.md and docs/policies/*.md a block ```` ```console ```` is a session: every line `$ ebb …` is run,
+in order, and what stands below it is what it prints, where `…` stands for anything. Each must end with exit code 0, unless the line ends
 in `; echo $?`. Blocks of Python are executed, each going on from the one before; a ```` ```text ```` block right after
 one is what it prints. A block with a file name, as in ```` ```toml mine.toml ````, is written to that file first; JSON
 Lines without one are ingested. Each page has a folder and a store of its own.
@@ -40,9 +40,12 @@ COMMAND = typer.main.get_command(main.app)
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS / "policies").glob("*.md"))]
+SAMPLE = DOCS / "views" / "README.md"
+VIEWS = [page for page in sorted((DOCS / "views").glob("*.md")) if page != SAMPLE]
+"""The pages of the views, which show what they give on the sample that their index makes."""
 REQUESTS = DOCS / "requests.md"
 """Played by tests/test_surface.py, which also looks at what it leaves."""
-EVERY_PAGE = [*PAGES, ROOT / "CHANGELOG.md", *sorted((DOCS / "decisions").glob("*.md"))]
+EVERY_PAGE = [*PAGES, SAMPLE, *VIEWS, ROOT / "CHANGELOG.md", *sorted((DOCS / "decisions").glob("*.md"))]
 
 FENCE = re.compile(r"^```(\w*)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
@@ -175,6 +178,12 @@ def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                     )
 
 
+def test_what_the_pages_of_the_views_show_is_what_they_give(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for page in (SAMPLE, *VIEWS):
+        assert any(block.language == "console" for block in blocks(page)), page
+        play(page, folder, monkeypatch)
+
+
 # What exists is in the pages
 
 
@@ -232,18 +241,24 @@ def test_every_column_of_a_table_is_in_the_log_page(table: str) -> None:
     assert documented == [column.name for column in metadata.tables[table].columns]
 
 
-def test_every_column_of_the_views_is_in_the_log_page(tmp_path: Path) -> None:
+TYPES = {"VARCHAR": "text", "TIMESTAMP WITH TIME ZONE": "timestamptz"}
+
+
+def test_every_view_has_a_page_with_its_columns_and_their_types(tmp_path: Path) -> None:
     with Ebbtide.open(f"duckdb:///{tmp_path / 'views.duckdb'}") as ebb, ebb.store.begin() as connection:
         rows = connection.exec_driver_sql(
-            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'audit' "
+            "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'audit' "
             "ORDER BY table_name, ordinal_position"
         ).all()
-    views: dict[str, list[str]] = {}
-    for view, column in rows:
-        views.setdefault(view, []).append(column)
-    assert len(views) >= 10
+    views: dict[str, list[tuple[str, str]]] = {}
+    for view, column, kind in rows:
+        views.setdefault(view, []).append((column, TYPES.get(kind, kind.lower())))
+    assert {page.stem for page in VIEWS} == set(views)
+    index = SAMPLE.read_text(encoding="utf-8")
     for view, columns in views.items():
-        assert first_cells(section(DOCS / "log.md", f"`audit.{view}`")) == columns, view
+        text = (DOCS / "views" / f"{view}.md").read_text(encoding="utf-8")
+        assert re.findall(r"^\| `(\w+)` \| (\w+) \| \S", text, re.MULTILINE) == columns, view
+        assert f"]({view}.md)" in index, view
 
 
 def test_the_groups_and_the_canonical_form_are_in_the_log_page() -> None:
@@ -317,6 +332,6 @@ def test_relative_links_resolve(page: Path) -> None:
 
 def test_every_page_can_be_reached_from_the_index() -> None:
     index = (DOCS / "README.md").read_text(encoding="utf-8")
-    for page in [*DOCS.rglob("*.md")]:
+    for page in [path for folder in (".", "decisions", "policies") for path in (DOCS / folder).glob("*.md")]:
         if page.name != "README.md":
             assert f"({page.relative_to(DOCS)})" in index, page.name

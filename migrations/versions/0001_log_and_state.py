@@ -407,6 +407,14 @@ def _postgresql() -> None:
             EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
             END $$
         """)
+    # Whoever works with the store may ask it as an auditor; where the roles were another's, that one grants it.
+    for member in ("ebbtide_app", "CURRENT_USER"):
+        op.execute(f"""
+            DO $$ BEGIN
+                GRANT ebbtide_auditor TO {member};
+            EXCEPTION WHEN insufficient_privilege OR invalid_grant_operation OR unique_violation THEN NULL;
+            END $$
+        """)
     for name in TABLES:
         rights = "SELECT, INSERT" if name in IMMUTABLE else "SELECT, INSERT, UPDATE, DELETE"
         op.execute(f"GRANT {rights} ON {name} TO ebbtide_app")

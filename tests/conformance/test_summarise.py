@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ledger import check, read
-from sqlalchemy import text
+from sqlalchemy import text, update
 
 from ebbtide import BadInput, Ebbtide
 from ebbtide.model import instant
@@ -17,6 +17,7 @@ from ebbtide.model.identity import id_of_ref, uuid8
 from ebbtide.organise import extract as built_in
 from ebbtide.organise import summarise
 from ebbtide.policy.document import policy_from
+from ebbtide.store.tables import leases
 
 DAY, HOUR = instant.DAY, instant.HOUR
 BEGIN = instant.parse("2026-03-02T00:00:00Z")
@@ -200,11 +201,18 @@ def test_what_is_gone_meanwhile_is_not_written(ebb, clock, teller) -> None:
 
 
 def test_a_window_that_another_summarised_meanwhile_is_left(ebb, clock, teller, url) -> None:
+    """The first one takes longer than its lease."""
     say(ebb, *fives("a"))
     clock.now = BEGIN + DAY
     with Ebbtide(url, clock=clock, summariser=lambda texts: "the other was first") as other:
-        teller.first = lambda _: other.organise(tasks=["summarise"])
-        ebb.organise(tasks=["summarise"])
+
+        def take_over(_: Any) -> None:
+            with other.store.begin() as connection:
+                connection.execute(update(leases).values(lease_until=0))
+            assert [one.status for one in other.organise(tasks=["summarise"])] == ["done"]
+
+        teller.first = take_over
+        assert ebb.organise(tasks=["summarise"]) == [], "overtaken, it writes nothing"
     assert [memory.value for memory in summaries(ebb)] == ["the other was first"]
     assert [entry.op_type for entry in read(ebb, NAME).entries].count("SUMMARY_CREATED") == 1
     assert len(read(ebb, NAME).runs) == 1

@@ -92,8 +92,8 @@ COLUMNS = {
     """,
     "organiser_runs": """
         namespace_id text, run_id uuid, task text, slot timestamptz, as_of timestamptz, status text, policy text,
-        missed integer, examined bigint, decayed bigint, warned bigint, archived bigint, deprecated bigint,
-        expired bigint, entries bigint, started_at timestamptz, finished_at timestamptz
+        guard text, missed integer, examined bigint, decayed bigint, warned bigint, archived bigint,
+        deprecated bigint, expired bigint, entries bigint, started_at timestamptz, finished_at timestamptz
     """,
     "policy_assignments": """
         namespace_id text, seq bigint, id uuid, recorded_at timestamptz, effective_at timestamptz, actor_id text,
@@ -102,6 +102,12 @@ COLUMNS = {
     "policy_corrections": """
         namespace_id text, seq bigint, id uuid, recorded_at timestamptz, effective_at timestamptz, actor_id text,
         actor_type text, correction uuid, replaced text, replaced_by text, begins_at timestamptz, memories bigint
+    """,
+    "policy_parameters": """
+        policy_id text, policy_version text, policy text, decay_profile text, curve text, rate double,
+        half_life_days double, mu double, rho double, counts_accesses boolean, floor double, floor_after bigint,
+        warning double, archive double, force_archive double, deprecate_by_confidence double,
+        archive_min_confidence double
     """,
     "policy_versions": """
         policy_id text, policy_version text, policy text, registered_at timestamptz, document text
@@ -142,6 +148,7 @@ TYPES = {
     "double": {"DOUBLE", "double precision"},
     "boolean": {"BOOLEAN", "boolean"},
     "uuid": {"UUID", "uuid"},
+    "date": {"DATE", "date"},
     "timestamptz": {"TIMESTAMP WITH TIME ZONE", "timestamp with time zone"},
 }
 """The types, as DuckDB and PostgreSQL call them."""

@@ -10,6 +10,7 @@ from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from ebbtide import Ebbtide, Refused
+from ebbtide.model.errors import BadInput, StoreUnavailable
 from ebbtide.store.tables import metadata
 
 APPEND_ONLY = ("event_log", "batches", "refusals")
@@ -175,3 +176,71 @@ def test_the_auditor_reads_every_view(filled, login):
         rows_seen = connection.execute(text("SELECT count(*) FROM audit.memories")).scalar()
     engine.dispose()
     assert rows_seen == 1
+
+
+def test_an_auditor_sees_the_views_and_nothing_else_and_writes_nothing(filled, login):
+    """Whatever a member names: tables, functions, new tables; and what the catalogue lists for it."""
+    engine = create_engine(make_url(login("ebbtide_auditor")).set(drivername="postgresql+psycopg"))
+    for statement in (
+        "INSERT INTO audit.refusals (rule) VALUES ('none')",
+        "INSERT INTO audit.namespaces SELECT * FROM audit.namespaces",
+        "UPDATE audit.memories SET ref = 'x'",
+        "DELETE FROM audit.operations",
+        "DELETE FROM audit.batches",
+        "TRUNCATE public.event_log",
+        "CREATE TABLE audit.mine (x integer)",
+        "CREATE TABLE public.mine (x integer)",
+        "CREATE VIEW audit.mine AS SELECT 1",
+        "CREATE OR REPLACE VIEW audit.batches AS SELECT 1",
+        "CREATE FUNCTION audit.mine() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+        "CREATE SCHEMA mine",
+        "DROP VIEW audit.memories",
+        "ALTER VIEW audit.memories RENAME TO mine",
+        "LOCK TABLE public.event_log",
+        "COPY audit.memories TO PROGRAM 'cat'",
+        "COPY audit.memories TO '/tmp/stolen'",
+        "SELECT pg_read_file('/etc/passwd')",
+        "SELECT query_to_xml('SELECT * FROM public.contents', true, true, '')",
+        "SET ROLE ebbtide_app",
+        "ALTER ROLE ebbtide_auditor SUPERUSER",
+        "GRANT SELECT ON public.contents TO PUBLIC",
+    ):
+        with pytest.raises(DBAPIError, match=r"permission denied|must be owner|cannot (?:insert|update|delete)"):
+            _execute(engine, statement)
+    with engine.connect() as connection:
+        mine = text("""
+            SELECT table_schema FROM information_schema.tables
+            WHERE table_schema NOT IN ('pg_catalog', 'information_schema') GROUP BY table_schema
+        """)
+        assert connection.execute(mine).scalars().all() == ["audit"]
+        columns = text("SELECT count(*) FROM information_schema.columns WHERE table_name = 'contents'")
+        assert connection.execute(columns).scalar() == 0
+        writable = text("""
+            SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, unnest(ARRAY[
+                'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) AS right_of
+            WHERE n.nspname IN ('audit', 'public') AND c.relkind IN ('r', 'v')
+                AND has_table_privilege(c.oid, right_of)
+        """)
+        assert connection.execute(writable).all() == []
+    engine.dispose()
+
+
+def _execute(engine, statement: str) -> None:
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+
+
+@pytest.mark.parametrize("role", ["ebbtide_app", "ebbtide_auditor"])
+def test_ebb_sql_asks_as_an_auditor_whoever_connects(filled, login, role):
+    """With the rights of the views alone, and back in its own afterwards."""
+    with Ebbtide(login(role)) as member:
+        assert member.sql("SELECT ref, current_user AS me FROM memories").rows == [["job", "ebbtide_auditor"]]
+        with pytest.raises(BadInput, match="permission denied for table event_log"):
+            member.sql("SELECT count(*) FROM public.event_log")
+        with member.store.db.connect() as connection:
+            assert connection.execute(text("SELECT current_user = session_user")).scalar() is True
+
+
+def test_who_may_not_be_an_auditor_is_told_so(filled, login):
+    with Ebbtide(login("pg_monitor")) as stranger, pytest.raises(StoreUnavailable, match="GRANT ebbtide_auditor TO"):
+        stranger.sql("SELECT 1")

@@ -140,3 +140,17 @@ def test_the_built_in_queries_ask_a_question_of_the_audit_views_only():
     for query in found.values():
         assert query.question.endswith("?")
         assert all(f":{one.name}" in query.sql for one in query.parameters)
+
+
+def test_a_query_reads_the_rows_of_those_it_uses(tmp_path):
+    used = "-- question: Which?\n-- parameter days (integer, default 30): so many\n-- column a: it\nSELECT :days AS a\n"
+    header = "-- question: How many?\n-- uses: one\n{}-- column n: how many\nSELECT count(*) AS n FROM one\n"
+    (tmp_path / "one.sql").write_text(used)
+    (tmp_path / "all.sql").write_text(header.format("-- parameter days (integer, default 30): so many\n"))
+    assert library(tmp_path)["all"].sql == "WITH one AS (\nSELECT :days AS a\n)\nSELECT count(*) AS n FROM one"
+    (tmp_path / "all.sql").write_text(header.format(""))
+    with pytest.raises(BadInput, match=r"uses one: give it parameter days \(integer\) too"):
+        library(tmp_path)
+    (tmp_path / "one.sql").unlink()
+    with pytest.raises(BadInput, match="uses one, which is no query that uses no other"):
+        library(tmp_path)

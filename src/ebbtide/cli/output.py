@@ -86,8 +86,8 @@ def table(
     console().print(shown)
 
 
-NARROW = 10
-"""A column is worth printing beside the others with so many characters."""
+WIDE = 36
+"""What is longer than an id may be broken into lines."""
 
 
 def answer(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -95,7 +95,7 @@ def answer(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     numbers = [name for place, name in enumerate(columns) if any(_is_number(row[place]) for row in rows)]
     cells = [[_exact(value) for value in row] for row in rows]
     widths = [max([cell_len(name), *(cell_len(row[place]) for row in cells)]) for place, name in enumerate(columns)]
-    if sum(min(width, NARROW) + 2 for width in widths) <= console().width:
+    if sum(min(width, WIDE) + 2 for width in widths) <= console().width:
         table("", columns, cells, numbers=numbers)
         return
     for number, row in enumerate(cells, 1):
