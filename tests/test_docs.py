@@ -1,10 +1,10 @@
 """The documentation is true: what it shows is run, what exists is in it, and its links lead somewhere.
 
 In README.md, docs/*.md and docs/policies/*.md a block ```` ```console ```` is a session: every line `$ ebb …` is run,
-in order, and what stands below it is what it prints, where `…` stands for anything. Each must end with exit code 0, unless the line ends
-in `; echo $?`. Blocks of Python are executed, each going on from the one before; a ```` ```text ```` block right after
-one is what it prints. A block with a file name, as in ```` ```toml mine.toml ````, is written to that file first; JSON
-Lines without one are ingested. Each page has a folder and a store of its own.
+in order, and what stands below it is what it prints, where `…` stands for anything. Each must end with exit code 0,
+unless the line ends in `; echo $?`. Blocks of Python are executed, each going on from the one before; a block
+```` ```text ```` right after one is what it prints. A block with a file name, as in ```` ```toml mine.toml ````, is
+written to that file first; JSON Lines without one are ingested. Each page has a folder and a store of its own.
 """
 
 from __future__ import annotations
