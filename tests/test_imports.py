@@ -14,7 +14,7 @@ import ebbtide
 ROOT = Path(ebbtide.__file__).parent
 LAYERS = (
     {"cli", "service", "api", "ebbtide"},
-    {"memory", "organise", "replay", "audit", "pack"},
+    {"memory", "organise", "replay", "audit", "pack", "fit"},
     {"project"},
     {"log"},
     {"store"},

@@ -26,7 +26,7 @@ COLUMNS = {
     """,
     "decay_applied": """
         namespace_id text, seq bigint, id uuid, recorded_at timestamptz, effective_at timestamptz, actor_id text,
-        actor_type text, object_id uuid, ref text, version bigint, decay_profile text, policy_id text,
+        actor_type text, effective_day date, object_id uuid, version bigint, decay_profile text, policy_id text,
         policy_version text, policy text, salience double, confidence double, salience_delta double,
         confidence_delta double, thresholds_triggered text, threshold double, archive_min_confidence double,
         to_state text, run_id uuid

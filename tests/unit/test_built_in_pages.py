@@ -6,11 +6,13 @@ Each source's algorithm stands here a second time, in plain Python, as the sourc
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from math import exp, inf, log, sqrt
 from pathlib import Path
 
 import pytest
 from beliefs import T0, after, belief, shipped
+from fsrs import Card, Rating, Scheduler
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -18,9 +20,9 @@ from ebbtide.decay import facts, rank
 from ebbtide.decay.maths import SCALAR
 from ebbtide.decay.rules import leaves_for
 from ebbtide.decay.segment import Terms, evaluate
-from ebbtide.model.instant import DAY, HOUR
+from ebbtide.model.instant import DAY, HOUR, to_datetime, to_micros
 from ebbtide.model.state import MemoryState
-from ebbtide.model.words import EpistemicType, SourceType, initial_confidence
+from ebbtide.model.words import EpistemicType, PenaltySignal, SourceType, initial_confidence
 
 PAGES = Path(__file__).parents[2] / "docs" / "policies"
 DEFAULT, ARCHIVIST, SPACED, RECENCY = (shipped(name) for name in ("default", "archivist", "spaced", "recency"))
@@ -343,3 +345,23 @@ def test_fsrs_has_the_curve_of_fsrs_6() -> None:
     assert said in text("fsrs.md")
     assert f"after {gone[-1]:.0f} days under RAPID" in text("fsrs.md")
     assert min(gone[:-1]) > 100 * 365.25
+
+
+def test_fsrs_learns_as_the_reference_does() -> None:
+    scheduler = Scheduler(learning_steps=(), relearning_steps=(), enable_fuzzing=False)
+    terms, state, when = shipped("fsrs"), belief(shipped("fsrs")), to_datetime(T0)
+    card, _ = scheduler.review_card(Card(), Rating.Good, when)
+    rows = table("fsrs.md", 1)
+    assert len(rows) == 5
+    for days, signal, recalled, stability in rows:
+        when += timedelta(days=int(days))
+        assert recalled == f"{scheduler.get_card_retrievability(card, when):.3f}"
+        good = signal == "REINFORCE"
+        card, _ = scheduler.review_card(card, Rating.Good if good else Rating.Again, when)
+        assert stability == f"{card.stability:.2f}"
+        at = to_micros(when)
+        if good:
+            state = facts.reinforced(state, terms, at, 0.15)
+        else:
+            state = facts.penalised(state, terms, at, PenaltySignal.CORRECTED, 0.25)
+        assert state.stability == pytest.approx(card.stability, abs=1e-6)

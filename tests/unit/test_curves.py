@@ -19,6 +19,7 @@ from ebbtide.model.instant import DAY, HOUR, MINUTE
 from ebbtide.model.state import MemoryState
 from ebbtide.model.words import DecayProfile
 from ebbtide.policy.document import Params
+from ebbtide.policy.weights import FSRS_6
 
 BUILT_IN = (
     "default",
@@ -67,7 +68,7 @@ shapes = st.one_of(
     shape("exponential"),
     shape("exponential", by_use=slowed),
     shape("power_law", scale_days=st.floats(1e-3, 36_525)),
-    shape("fsrs", decay=st.floats(0.01, 1)),
+    shape("fsrs", weights=st.floats(0.1, 0.8).map(lambda bend: [*FSRS_6[:-1], bend])),
 )
 
 
@@ -113,9 +114,9 @@ def test_spaced_has_its_half_life_of_160_hours() -> None:
 
 
 @pytest.mark.parametrize("stability", [0.212, 1.2931, 2.3065, 8.2956, 100.0, 36_500.0])
-@pytest.mark.parametrize("decay", [0.1542, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("decay", [0.1542, 0.1, 0.5, 0.8])
 def test_fsrs_retains_nine_tenths_at_its_stability(stability: float, decay: float) -> None:
-    profile = {"lambda": 0.005, "curve": "fsrs", "decay": decay}
+    profile = {"lambda": 0.005, "curve": "fsrs", "weights": [*FSRS_6[:-1], decay]}
     curve = under(own(profiles={"SLOW": profile}), "SLOW", stability)
     assert curve(stability) == pytest.approx(0.9, abs=1e-12)
 

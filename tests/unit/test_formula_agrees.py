@@ -21,6 +21,7 @@ from ebbtide.decay.segment import Parameters, evaluate, parameters, retention, u
 from ebbtide.model.instant import DAY
 from ebbtide.model.words import DecayProfile
 from ebbtide.policy.document import Params, policy_from
+from ebbtide.policy.weights import FSRS_6
 from ebbtide.store.database import SQL
 from ebbtide.store.store import database_at
 from ebbtide.store.tables import policy_profiles
@@ -76,7 +77,7 @@ def random_params(dice: random.Random) -> Params:
     if curve == "power_law":
         profile["scale_days"] = dice.choice([1.0, 10 ** dice.uniform(-3, 4)])
     if curve == "fsrs":
-        profile["decay"] = dice.choice([0.1542, dice.uniform(0.01, 1)])
+        profile["weights"] = [*FSRS_6[:-1], dice.choice([0.1542, dice.uniform(0.1, 0.8)])]
     else:
         counts = dice.choice(["accesses", "reinforcements"])
         profile["by_use"] = dice.choice(

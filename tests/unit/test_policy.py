@@ -6,11 +6,13 @@ import math
 
 import pytest
 
+from ebbtide.decay.fsrs import learning
 from ebbtide.decay.maths import SCALAR
 from ebbtide.decay.segment import Terms, retention
 from ebbtide.model.errors import BadInput
 from ebbtide.model.words import EpistemicType
 from ebbtide.policy.document import Policy, policy_from
+from ebbtide.policy.weights import FSRS_6, RANGES
 
 NAN, INF = math.nan, math.inf
 
@@ -75,12 +77,20 @@ BAD_PARAMS = [
     # curves
     (medium(curve="sigmoid"), "params.profiles.MEDIUM.curve", "'exponential', 'power_law' or 'fsrs'"),
     (medium(curve="power_law", scale_days=0), "params.profiles.MEDIUM.scale_days", "from 0.001 to 36525"),
-    (medium(curve="fsrs", decay=1.5), "params.profiles.MEDIUM.decay", "from 0.01 to 1"),
+    (medium(curve="fsrs", initial_grade="fair"), "params.profiles.MEDIUM.initial_grade", "'good' or 'easy'"),
+    (medium(curve="fsrs", weights=[1.0] * 20), "params.profiles.MEDIUM.weights", "are 21 numbers"),
     (
-        medium(curve="fsrs", initial_stability_days=-1),
-        "params.profiles.MEDIUM.initial_stability_days",
-        "from 0.001 to 36525",
+        medium(curve="fsrs", weights=[0.0, *FSRS_6[1:]]),
+        "params.profiles.MEDIUM.weights",
+        "w0 must be a number from 0.001 to 100",
     ),
+    (
+        medium(curve="fsrs", weights=[*FSRS_6[:-1], NAN]),
+        "params.profiles.MEDIUM.weights",
+        "w20 must be a number from 0.1 to 0.8",
+    ),
+    (medium(curve="fsrs", clock="created"), "params.profiles.MEDIUM", "clock is last_reinforced or last_accessed"),
+    (medium(weights=[*FSRS_6]), "params.profiles.MEDIUM", "weights would not be read with curve exponential"),
     (medium(scale_days=7), "params.profiles.MEDIUM", "scale_days would not be read with curve exponential"),
     (
         medium(by_use={"kind": "logarithmic", "alpha": -1}),
@@ -178,11 +188,10 @@ def test_a_document_has_an_id_and_a_version(data: object, field: str | None) -> 
         {"lambda": 5e-324},
         {"lambda": 0.1, "curve": "power_law", "scale_days": 36_525},
         {"lambda": 0.1, "curve": "power_law", "scale_days": 5e-324},
-        {"lambda": 0.1, "curve": "fsrs", "decay": 1.0},
-        {"lambda": 0.1, "curve": "fsrs", "decay": 1e-3},
-        {"lambda": 0.1, "curve": "fsrs", "decay": 1e-4},
-        {"lambda": 0.1, "curve": "fsrs", "initial_stability_days": 36_525},
-        {"lambda": 0.1, "curve": "fsrs", "initial_stability_days": 5e-324},
+        {"lambda": 0.1, "curve": "fsrs", "weights": [low for low, _ in RANGES]},
+        {"lambda": 0.1, "curve": "fsrs", "weights": [high for _, high in RANGES], "initial_grade": "easy"},
+        {"lambda": 0.1, "curve": "fsrs", "weights": [5e-324, *FSRS_6[1:]], "initial_grade": "again"},
+        {"lambda": 0.1, "curve": "fsrs", "weights": [*FSRS_6[:-1], 1e-4]},
     ],
 )
 def test_what_is_not_refused_can_be_computed(profile: dict) -> None:
@@ -192,7 +201,7 @@ def test_what_is_not_refused_can_be_computed(profile: dict) -> None:
     except BadInput:
         return
     terms = Terms.of(policy)
-    stability = policy.params.profiles["MEDIUM"].initial_stability_days
+    stability = learning(policy.params.profiles["MEDIUM"]).stability
     curve = [retention(SCALAR, terms.by_profile["MEDIUM"], stability, 0.0, age) for age in (0.0, 1.0, 36_525.0)]
     assert curve[0] == 1.0
     assert 1 >= curve[1] >= curve[2] >= 0

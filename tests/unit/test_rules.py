@@ -114,7 +114,6 @@ def test_force_archive_is_met_by_sinking_where_the_thresholds_are_one(archive: f
 
 # Random segments of all curves, by bisection
 
-STABILITY = {"SLOW": 8.2956, "MEDIUM": 2.3065, "FAST": 1.2931, "RAPID": 0.212}
 EXPONENTS = {"SLOW": (0.05, 5), "MEDIUM": (0.25, 10), "FAST": (0.50, 20), "RAPID": (1.00, 0)}
 
 
@@ -125,7 +124,7 @@ def retold(policy: str, state: MemoryState) -> Plain:
     if policy == "default":
         curve = exponential(rate)
     elif policy == "fsrs":
-        curve = fsrs(STABILITY[profile])
+        curve = fsrs(state.stability)
     else:
         rate, enough = EXPONENTS[profile]
         curve = power_law(rate / (1 + 0.5 * math.log(uses + 1)), 1.0)

@@ -2,6 +2,7 @@
 
 from ebbtide.api.asking import DEFAULT_POLICY, Asking
 from ebbtide.api.explaining import Explaining
+from ebbtide.api.fitting import FittingPolicies
 from ebbtide.api.following import Following
 from ebbtide.api.guarding import Guarding
 from ebbtide.api.opened import Progress, When, system_clock
@@ -11,7 +12,7 @@ from ebbtide.api.questions import Questions
 from ebbtide.api.replaying import Replaying
 
 
-class Ebbtide(Asking, Following, Replaying, Packing, Proving, Questions, Explaining, Guarding):
+class Ebbtide(Asking, Following, Replaying, Packing, Proving, Questions, Explaining, Guarding, FittingPolicies):
     """A store of memory. Every call is a unit of work of its own: on return it is committed, or nothing of it is.
 
     `url` names the store, `wait` is how many seconds a busy one is waited for, `policies` a folder of policy files

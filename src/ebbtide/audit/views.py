@@ -16,6 +16,7 @@ from ebbtide.audit.columns import numbers, with_content, with_ref
 from ebbtide.audit.columns import of_object as _of_object
 from ebbtide.audit.columns import policy as _policy
 from ebbtide.audit.columns import times as _times
+from ebbtide.log.canonical import SEPARATOR
 from ebbtide.memory.read import evaluated
 from ebbtide.model.words import DecayProfile, Expiry, OpType, StreamType, Task, TombstoneReason
 from ebbtide.project.shelf import STORE_WIDE
@@ -197,34 +198,32 @@ _TASKS = {
 
 
 def _decay_applied(db: Database) -> Select[Any]:
-    """What passes took, and what stood at the instant of a rule that moved a memory."""
-    runs, payload = organiser_runs.c, db.json(log.payload)
+    """What passes took, and what stood at the instant of a rule that moved a memory.
+
+    Nothing is joined: there are thousands for each memory, and DuckDB joins also what nobody asks for. The run's id
+    is derived from its slot, as `organise.run` derives it.
+    """
+    payload = db.json(log.payload)
     task = case(*((log.decay_profile.in_([p.value for p in found]), name.value) for name, found in _TASKS.items()))
-    run = and_(
-        runs.namespace_id == log.namespace_id,
-        runs.task == task,
-        runs.slot == log.effective_at,
-        log.payload == _OF_A_PASS,
-    )
-    return (
-        select(
-            *_of_object(db),
-            log.decay_profile,
-            log.policy_id,
-            log.policy_version,
-            _policy(log),
-            log.salience,
-            log.confidence,
-            log.salience_delta,
-            log.confidence_delta,
-            _list(db, payload, "thresholds_triggered"),
-            *numbers(db, payload, "threshold", "archive_min_confidence"),
-            db.member(payload, "to_state").label("to_state"),
-            runs.run_id,
-        )
-        .select_from(with_ref().join(organiser_runs, run, isouter=True))
-        .where(log.op_type == OpType.DECAY_APPLIED.value)
-    )
+    slot = func.concat_ws(SEPARATOR, "run", log.namespace_id, task, cast(log.effective_at, Text), type_=Text)
+    return select(
+        *_entry(db),
+        db.day(log.effective_at).label("effective_day"),
+        log.stream_id.label("object_id"),
+        log.version,
+        log.decay_profile,
+        log.policy_id,
+        log.policy_version,
+        _policy(log),
+        log.salience,
+        log.confidence,
+        log.salience_delta,
+        log.confidence_delta,
+        _list(db, payload, "thresholds_triggered"),
+        *numbers(db, payload, "threshold", "archive_min_confidence"),
+        db.member(payload, "to_state").label("to_state"),
+        case((log.payload == _OF_A_PASS, db.uuid8(slot))).label("run_id"),
+    ).where(log.op_type == OpType.DECAY_APPLIED.value)
 
 
 def _list(db: Database, payload: Any, key: str) -> Any:

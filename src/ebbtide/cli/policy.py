@@ -22,6 +22,7 @@ from ebbtide.cli.options import (
 )
 from ebbtide.cli.output import Format
 from ebbtide.cli.settings import read
+from ebbtide.decay.fsrs import learning
 from ebbtide.decay.maths import SCALAR
 from ebbtide.decay.segment import age_when_faded, parameters
 from ebbtide.model.errors import BadInput, CheckFailed
@@ -85,7 +86,7 @@ def show(name: Name, url: Url = None, format: Output = Format.TABLE) -> None:
 
 def _half_life(policy: Policy, name: DecayProfile) -> str:
     numbers = parameters(policy.params, name)
-    stability = policy.params.profiles[name].initial_stability_days
+    stability = learning(policy.params.profiles[name]).stability
     days = age_when_faded(SCALAR, numbers, stability, 0.0, math.log(2))
     return "never" if math.isinf(days) else f"{days:.1f} d"
 

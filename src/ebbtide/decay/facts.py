@@ -15,17 +15,18 @@ from typing import Any
 from uuid import UUID
 
 from ebbtide.decay.centrality import replaced
+from ebbtide.decay.fsrs import reviewed
 from ebbtide.decay.maths import SCALAR, Engine, Maths, decimals9
 from ebbtide.decay.rules import FAR, Future, earliest, future, leaves_for
-from ebbtide.decay.segment import Scores, Terms, evaluate
+from ebbtide.decay.segment import Scores, Terms, evaluate, retention, uses_of
 from ebbtide.model.instant import DAY
 from ebbtide.model.state import MemoryState
 from ebbtide.model.words import (
     Clock,
     Condition,
-    Curve,
     EpistemicType,
     Expiry,
+    Grade,
     LifecycleState,
     ObjectType,
     OnReinforce,
@@ -265,6 +266,7 @@ def asserted(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> M
     """Begins the first segment of a new object, whose `baseline` and `confidence_base` are given."""
     profile = _profile(m, state, terms)
     observed = state.epistemic_type == EpistemicType.OBSERVED
+    stability, difficulty = _learnt(m, profile, terms)
     new = replace(
         state,
         segment_at=at,
@@ -272,7 +274,8 @@ def asserted(state: MemoryState, terms: Terms, at: Any, m: Engine = SCALAR) -> M
         decaying=state.baseline,
         boost=0.0,
         confidence_from=m.where(observed, at + _observed_grace(terms), at),
-        stability=_initial_stability(m, profile, terms),
+        stability=stability,
+        difficulty=difficulty,
         decay_profile=profile,
         policy_id=terms.policy.id,
         policy_version=terms.policy.version,
@@ -289,15 +292,31 @@ def _profile(m: Engine, state: MemoryState, terms: Terms) -> Any:
     return m.known(state.profile_override, by_type)
 
 
-def _initial_stability(m: Engine, profile: Any, terms: Terms) -> Any:
-    """The stability that a curve begins with, if it has one."""
-    return m.pick(
-        {
-            name.value: found.initial_stability_days if found.curve == Curve.FSRS else None
-            for name, found in terms.policy.params.profiles.items()
-        },
-        profile,
-    )
+def _learnt(m: Engine, profile: Any, terms: Terms) -> tuple[Any, Any]:
+    """The stability and difficulty that a profile's curve begins with; null where it has none."""
+
+    def pick(name: str) -> Any:
+        found = {n: getattr(one, name) if one.learns else None for n, one in terms.learning.items()}
+        return m.pick(found or dict.fromkeys(terms.by_profile), profile)
+
+    return pick("stability"), pick("difficulty")
+
+
+def _reviewed(
+    new: MemoryState, state: MemoryState, terms: Terms, now: Standing, grade: Grade, m: Engine
+) -> MemoryState:
+    """`new` with the stability and difficulty that a review leaves, and its age counted from it.
+
+    Where the profile's curve has none, `new` as it is.
+    """
+    if not terms.learning:
+        return new
+    w, numbers = m.numbers(terms.learning, state.decay_profile), _numbers(m, state, terms)
+    stability, difficulty = m.known(state.stability, w.stability), m.known(state.difficulty, w.difficulty)
+    age = m.days(now.age)
+    recalled = retention(m, numbers, stability, uses_of(m, numbers, state), age)
+    stability, difficulty = reviewed(m, w, stability, difficulty, age, recalled, grade)
+    return m.choose(w.learns, replace(new, stability=stability, difficulty=difficulty, segment_age=0), new)
 
 
 def _restarts(m: Engine, state: MemoryState, terms: Terms, *clocks: Clock) -> Any:
@@ -377,7 +396,7 @@ def _restored_part(m: Engine, state: MemoryState) -> Any:
 def reinforced(state: MemoryState, terms: Terms, at: Any, gamma: Any, m: Engine = SCALAR) -> MemoryState:
     """REINFORCE with effective γ: confidence towards its ceiling, baseline up, boost on, the clock restarted.
 
-    No score ever falls; γ of 0 changes nothing.
+    No score ever falls; γ of 0 changes nothing. Where the curve is `fsrs`, it is a recall graded good.
     """
     gamma = decimals9(m, gamma)
     rules = terms.policy.params.reinforcement
@@ -404,13 +423,15 @@ def reinforced(state: MemoryState, terms: Terms, at: Any, gamma: Any, m: Engine 
     else:
         whole = m.greatest(new.decaying, _restored_part(m, new))
         new = replace(new, decaying=m.where(restarts, whole, new.decaying))
+    new = _reviewed(new, state, terms, now, Grade.GOOD, m)
     return m.choose(gamma > 0, with_future(scored(new, terms, at, m), terms, at, m), state)
 
 
 def penalised(state: MemoryState, terms: Terms, at: Any, signal: Any, delta: Any, m: Engine = SCALAR) -> MemoryState:
     """PENALTY with δ: confidence × (1 − δ), for CORRECTED not below its floor; the rest × (1 − 0.3·δ).
 
-    That is baseline and decaying part. Boost and clock stay; δ of 0 changes nothing.
+    That is baseline and decaying part. Boost and clock stay; δ of 0 changes nothing. Where the curve is `fsrs`, it is a
+    lapse: the decaying part falls by the lower stability, from here on.
     """
     rules = terms.policy.params.reinforcement
     now = standing(state, terms, at, m)
@@ -424,7 +445,7 @@ def penalised(state: MemoryState, terms: Terms, at: Any, signal: Any, delta: Any
         decaying=decimals9(m, now.scores.decaying * share),
         confidence_base=decimals9(m, m.where(signal == PenaltySignal.CORRECTED, floored, lowered)),
     )
-    new = scored(new, terms, at, m)
+    new = scored(_reviewed(new, state, terms, now, Grade.AGAIN, m), terms, at, m)
     # Where both parts were rounded up: a signal never moves a score the wrong way, not by one 10⁻⁹ either.
     raised = m.no(state.pinned) & (new.salience > now.scores.salience)
     new = replace(new, decaying=m.where(raised, decimals9(m, new.decaying - 1e-9), new.decaying))
@@ -540,11 +561,13 @@ def known_as(new: MemoryState, old: MemoryState, terms: Terms, at: Any, m: Engin
     """
     now = standing(old, terms, at, m)
     profile = _profile(m, new, terms)
+    stability, difficulty = _learnt(m, profile, terms)
     begun = replace(
         _segment(m, new, now, age=now.age),
         modified_at=at,
         decay_profile=profile,
-        stability=m.known(new.stability, _initial_stability(m, profile, terms)),
+        stability=m.known(new.stability, stability),
+        difficulty=m.known(new.difficulty, difficulty),
         confidence_from=m.greatest(now.at, old.confidence_from, _observed_until(m, new, terms, now.at)),
     )
     return with_future(scored(begun, terms, at, m), terms, at, m)
@@ -561,12 +584,13 @@ def assigned(state: MemoryState, old: Terms, new: Terms, at: Any, m: Engine = SC
     now = standing(state, old, at, m)
     starts = m.known(state.stopped_at, m.greatest(at, state.segment_at))
     profile = _profile(m, state, new)
-    initial = _initial_stability(m, profile, new)
+    stability, difficulty = _learnt(m, profile, new)
     begun = replace(
         _segment(m, state, now, age=now.age),
         segment_at=starts,
         confidence_from=m.greatest(starts, state.confidence_from),
-        stability=m.where(m.is_known(initial), m.known(state.stability, initial), initial),
+        stability=m.where(m.is_known(stability), m.known(state.stability, stability), stability),
+        difficulty=m.where(m.is_known(difficulty), m.known(state.difficulty, difficulty), difficulty),
         decay_profile=profile,
         policy_id=new.policy.id,
         policy_version=new.policy.version,

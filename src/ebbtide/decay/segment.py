@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from ebbtide.decay.fsrs import Learning, learning
 from ebbtide.decay.maths import SMALLEST_EXPONENT, Maths, decimals9
 from ebbtide.model.words import Curve, DecayProfile, RateByUse
 from ebbtide.policy.document import Params, Policy, Profile
@@ -55,11 +56,12 @@ def parameters(params: Params, name: DecayProfile) -> Parameters:
     """The numbers of one profile under a policy."""
     profile: Profile = params.profiles[name]
     curve, use, tiers = profile.curve, profile.by_use, params.tier_thresholds
+    bend = profile.weights[-1] if profile.weights else 0.0
     return Parameters(
         linear=profile.rate if curve == Curve.EXPONENTIAL else 0.0,
-        shape={Curve.EXPONENTIAL: 0.0, Curve.POWER_LAW: profile.rate, Curve.FSRS: profile.decay}[curve],
+        shape={Curve.EXPONENTIAL: 0.0, Curve.POWER_LAW: profile.rate, Curve.FSRS: bend}[curve],
         scale=1 / profile.scale_days if curve == Curve.POWER_LAW else 0.0,
-        stretch=0.9 ** (-1 / profile.decay) - 1 if curve == Curve.FSRS else 0.0,
+        stretch=0.9 ** (-1 / bend) - 1 if bend else 0.0,
         use_alpha=use.alpha,
         use_beta=use.beta,
         use_cap=use.cap if use.kind == RateByUse.LINEAR_CAPPED else UNCAPPED,
@@ -163,11 +165,18 @@ def retention(m: Maths, p: Any, stability: Any, uses: Any, age: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A policy with its parameters by profile, worked out once."""
+    """A policy with its parameters by profile, worked out once; `learning` is empty where no curve is `fsrs`."""
 
     policy: Policy
     by_profile: dict[str, Parameters]
+    learning: dict[str, Learning]
 
     @classmethod
     def of(cls, policy: Policy) -> Terms:
-        return cls(policy, {name.value: parameters(policy.params, name) for name in DecayProfile})
+        profiles = policy.params.profiles
+        learns = any(profile.weights for profile in profiles.values())
+        return cls(
+            policy,
+            {name.value: parameters(policy.params, name) for name in DecayProfile},
+            {name.value: learning(profiles[name]) for name in DecayProfile} if learns else {},
+        )

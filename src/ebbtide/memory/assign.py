@@ -26,8 +26,9 @@ from sqlalchemy import (
 )
 
 from ebbtide.decay import facts
+from ebbtide.decay.fsrs import learning
 from ebbtide.log.head import Head, lock_or_create
-from ebbtide.model.words import Condition, Curve, EpistemicType, LifecycleState, OpType
+from ebbtide.model.words import Condition, Curve, DecayProfile, EpistemicType, LifecycleState, OpType
 from ebbtide.policy.document import Policy
 from ebbtide.project.passes import SCORED, Actor, Chunk, Columns, staged
 from ebbtide.project.scope import CHUNK, IN_SCOPE, Scope, next_scope
@@ -66,17 +67,20 @@ def _segments(policy: Policy, which: Any, at: int) -> Select[Any]:
     s, o = memory_state.c, memory_objects.c
     begin = func.greatest(literal(at, BigInteger), s.fact_at, type_=BigInteger)
     profile = _profile(policy)
-    stabilities = [
-        (profile == name.value, func.coalesce(s.stability, terms.initial_stability_days))
-        for name, terms in policy.params.profiles.items()
-        if terms.curve == Curve.FSRS
-    ]
+    learnt = {name: learning(terms) for name, terms in policy.params.profiles.items() if terms.curve == Curve.FSRS}
+
+    def kept(column: Any, initial: Mapping[DecayProfile, float]) -> Any:
+        """What FSRS knows of an object already, else what its profile begins with."""
+        whens = [(profile == name.value, func.coalesce(column, value)) for name, value in initial.items()]
+        return cast(case(*whens, else_=None) if whens else literal(None, Double), Double)
+
     expires_at = case(
         (or_(s.pinned, s.held), None),
         else_=facts.expiry(SQL, policy.params.retention, _Both(), begin),
     )
     changes = {
-        "stability": cast(case(*stabilities, else_=None) if stabilities else literal(None, Double), Double),
+        "stability": kept(s.stability, {name: one.stability for name, one in learnt.items()}),
+        "difficulty": kept(s.difficulty, {name: one.difficulty for name, one in learnt.items()}),
         "decay_profile": cast(profile, Text),
         "expires_at": cast(expires_at, BigInteger),
     }

@@ -82,6 +82,15 @@ class Curve(StrEnum):
     FSRS = "fsrs"
 
 
+class Grade(StrEnum):
+    """How a recall went, in FSRS's words; they stand for 1 to 4."""
+
+    AGAIN = "again"
+    HARD = "hard"
+    GOOD = "good"
+    EASY = "easy"
+
+
 class RateByUse(StrEnum):
     """How use slows a curve down."""
 

@@ -19,6 +19,7 @@ from ebbtide.model.words import (
     DecayProfile,
     EpistemicType,
     Expiry,
+    Grade,
     ObjectType,
     OnReinforce,
     PenaltySignal,
@@ -27,6 +28,7 @@ from ebbtide.model.words import (
     Role,
     Task,
 )
+from ebbtide.policy.weights import FSRS_6, Weights
 
 SEMANTIC_VERSION = r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$"
 
@@ -81,13 +83,16 @@ class UseModifier(_Strict):
 
 
 class Profile(_Strict):
-    """One decay profile: its curve, its rate λ per day, what slows it, and the clock that ages it."""
+    """One decay profile: its curve, its rate λ per day, what slows it, and the clock that ages it.
+
+    Of `fsrs`, `weights` are FSRS-6's w0 to w20, and `initial_grade` is how well what is asserted was learnt.
+    """
 
     rate: Rate = Field(alias="lambda")
     curve: Curve = Curve.EXPONENTIAL
     scale_days: Days = 1.0
-    decay: Annotated[float, _number(0.01, 1)] = 0.1542
-    initial_stability_days: Days = 1.0
+    weights: Weights | None = None
+    initial_grade: Grade | None = None
     by_use: UseModifier = UseModifier()
     clock: Clock = Clock.LAST_REINFORCED
     salience_floor: Unit = 0.0
@@ -98,14 +103,22 @@ class Profile(_Strict):
         read = {
             Curve.EXPONENTIAL: set[str](),
             Curve.POWER_LAW: {"scale_days"},
-            Curve.FSRS: {"decay", "initial_stability_days"},
+            Curve.FSRS: {"weights", "initial_grade"},
         }[self.curve]
-        unread = ({"scale_days", "decay", "initial_stability_days"} - read) & self._given()
+        unread = ({"scale_days", "weights", "initial_grade"} - read) & self._given()
         if unread:
             raise ValueError(f"{', '.join(sorted(unread))} would not be read with curve {self.curve}: leave it out")
-        if self.curve == Curve.FSRS and self.by_use.kind != RateByUse.NONE:
-            raise ValueError("by_use would not be read with curve fsrs, whose stability grows with use: leave it out")
+        if self.curve == Curve.FSRS:
+            self._only_fsrs()
         return self
+
+    def _only_fsrs(self) -> None:
+        if self.by_use.kind != RateByUse.NONE:
+            raise ValueError("by_use would not be read with curve fsrs, whose stability grows with use: leave it out")
+        if self.clock == Clock.CREATED:
+            raise ValueError("curve fsrs counts from the last use: clock is last_reinforced or last_accessed")
+        object.__setattr__(self, "weights", self.weights or FSRS_6)
+        object.__setattr__(self, "initial_grade", self.initial_grade or Grade.GOOD)
 
 
 class TierThresholds(_Strict):

@@ -317,5 +317,5 @@ def _member(db: Database, name: str, value: Any) -> ColumnElement[str]:
     if isinstance(kind, Boolean):
         return case((value, "true"), else_="false")
     if isinstance(kind, Double):
-        return cast(value, Text) if name in ("stability", "difficulty") else db.decimal(value)
+        return db.real(value) if name in ("stability", "difficulty") else db.decimal(value)
     return quoted(cast(value, Text)) if isinstance(kind, Text | Uuid) else whole(value)

@@ -329,6 +329,12 @@ class Database(ABC):
         scaled = cast(func.floor(score * literal(1e9, Double) + literal(0.5, Double)), BigInteger)
         return case((score >= 1, "1"), else_=func.concat("0.", func.lpad(cast(scaled, Text), 9, "0"), type_=Text))
 
+    @staticmethod
+    def real(number: Any) -> ColumnElement[str]:
+        """A number from 10⁻⁴ to 10¹⁵ as JSON text that reads back as the same double: what Python writes."""
+        whole = func.concat(cast(cast(number, BigInteger), Text), ".0", type_=Text)
+        return case((number == func.floor(number), whole), else_=cast(number, Text))
+
     def uuid8(self, text: Any) -> ColumnElement[Any]:
         """`model.identity.uuid8` of an already joined text."""
         digest = self.hex(self.sha256(self.utf8(text)))
