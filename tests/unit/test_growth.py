@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbtide.decay.growth import Growth
@@ -52,6 +52,7 @@ def test_two_hundred_cards_after_two_years_take_a_merge_rate_of_93_percent() -> 
     assert Growth().merge_rate_for(5_000, 24) == 0, "there are no more than 2,808 anyway"
 
 
+@settings(deadline=None)
 @given(
     merge_rate=st.sampled_from([0.0, 0.25, 0.45, 0.9, 1.0]),
     events=st.sampled_from([0.0, 0.4, 1.0]),
