@@ -39,7 +39,8 @@ class Growth:
 
     def merge_rate_for(self, size: float, months: float) -> float:
         """The merge rate by which there are so many memories after some months; 0 where there are no more anyway."""
-        return max(0.0, 1 - size / (self.arrivals * self._months_each_counts(months)))
+        unmerged = self.arrivals * self._months_each_counts(months)
+        return 1 - size / unmerged if size < unmerged else 0.0
 
     def _months_each_counts(self, months: float) -> float:
         """The months of arrivals that are still there: all of them, but of events only the last."""
