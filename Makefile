@@ -21,7 +21,7 @@ check: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	$(BIN)/pytest -q --benchmark-enable --benchmark-only --benchmark-columns=min,mean,max,rounds --benchmark-sort=name benchmarks
+	$(BIN)/python -m benchmarks.run
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
