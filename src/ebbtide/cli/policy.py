@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ebbtide.cli import output
+from ebbtide.cli import output, plot
 from ebbtide.cli.options import (
     Actor,
     ActorType,
@@ -161,3 +161,6 @@ def assign(
         output.document({"policy": name, "namespace_id": where, "changed": changed})
     else:
         sys.stdout.write(f"{where} is under {name}; {changed} memories begin a new segment\n")
+
+
+plot.register(app)
