@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := build/demo.duckdb
 
-.PHONY: run test check bench pictures clean
+.PHONY: run test check bench horizon pictures clean
 
 run: $(READY)
 	@rm -f $(DEMO) $(DEMO).wal; mkdir -p build
@@ -22,6 +22,9 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/pytest -q --benchmark-enable --benchmark-only --benchmark-columns=min,mean,max,rounds --benchmark-sort=name benchmarks
+
+horizon: $(READY)
+	$(BIN)/python -m benchmarks.published
 
 pictures: $(READY)
 	@mkdir -p docs/pictures
