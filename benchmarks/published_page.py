@@ -30,7 +30,8 @@ def page(found: Found, described: Setting, varied: Sequence[Setting]) -> str:
 def _precisions(found: Found, setting: Setting) -> dict[str, Precisions]:
     """By policy, what a setting came to; no decay first."""
     named = {name.partition("/")[2]: rows for name, rows in found.items() if name.startswith(f"{setting.name}/")}
-    return {name: {(day, kind, person): x for day, kind, person, x in rows} for name, rows in named.items()}
+    ordered = sorted(named.items(), key=lambda one: (one[0] != NO_DECAY, one[0]))
+    return {name: {(day, kind, person): x for day, kind, person, x in rows} for name, rows in ordered}
 
 
 def _rows(found: Found, setting: Setting) -> dict[str, dict[tuple[int, str], Row]]:
@@ -90,7 +91,7 @@ def _varied(found: Found, varied: Sequence[Setting]) -> Iterator[str]:
 
 
 def _decay(found: Found) -> Iterator[str]:
-    yield "## Decay correctness\n\nOf a memory that nobody uses, asserted with a salience of 0.9: what is left of it at "
+    yield "## Decay correctness\n\nOf a memory that nobody uses, asserted with a salience of 0.9: what is left at "
     yield "the half-life, and the largest error of salience and confidence at 2,001 ages from a microsecond to a "
     yield "hundred years, against the curves as their sources have them, computed with 50 decimal digits. Scores are "
     yield "kept with 9 decimals, so 5.0e-10 is what rounding alone makes.\n\n"
@@ -116,7 +117,8 @@ def _transitions(found: Found) -> Iterator[str]:
     yield "\n| Transition | Times |\n|---|--:|\n"
     yield "".join(f"| {move} | {times:,} |\n" for move, times in walk["moves"].items())
     yield f"\nAgainst the rules: {len(walk['wrong'])}. Left behind: {len(walk['left_behind'])}. "
-    yield f"The log verifies: {_yes(walk['verified'])}. A rebuild gives the same state: {_yes(walk['rebuilt_equal'])}.\n\n"
+    yield f"The log verifies: {_yes(walk['verified'])}. "
+    yield f"A rebuild gives the same state: {_yes(walk['rebuilt_equal'])}.\n\n"
 
 
 def _tombstones(found: Found) -> Iterator[str]:

@@ -36,7 +36,7 @@ def test_gains_are_person_by_person() -> None:
 
 @pytest.mark.parametrize("day", [30, 90, 180])
 def test_what_questions_want(day: int) -> None:
-    """Of what changes the newest value of each attribute, which no later one replaced; of projects the one that is on."""
+    """Of what changes each attribute's newest value, which no later one replaced; of projects the one that is on."""
     told = {one.ref: one for one in PERSON.told}
     for kind, many in ((CHANGING, 5), (FADING, 6), (RETURNING, 5), (EVERGREEN, 5)):
         for question in PERSON.examined(day, kind, 1):
