@@ -306,7 +306,7 @@ def test_a_dry_run_counts_and_asks_nobody(ebb, clock, teller) -> None:
     say(ebb, *fives("a"))
     clock.now = BEGIN + DAY
     [found] = ebb.organise(tasks=["summarise"], dry_run=True)
-    assert (found.examined, found.entries, teller.calls) == (1, 0, [])
+    assert (found.status, found.examined, found.entries, teller.calls) == ("done", 1, 2, [])
     assert read(ebb, NAME).runs == []
     run(ebb)
     assert len(summaries(ebb)) == 1

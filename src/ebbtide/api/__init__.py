@@ -9,10 +9,24 @@ from ebbtide.api.opened import Progress, When, system_clock
 from ebbtide.api.packing import Packing
 from ebbtide.api.proving import Proving
 from ebbtide.api.questions import Questions
+from ebbtide.api.rehearsing import Rehearsing
 from ebbtide.api.replaying import Replaying
+from ebbtide.api.simulating import Simulating
 
 
-class Ebbtide(Asking, Following, Replaying, Packing, Proving, Questions, Explaining, Guarding, FittingPolicies):
+class Ebbtide(
+    Asking,
+    Following,
+    Replaying,
+    Packing,
+    Proving,
+    Questions,
+    Explaining,
+    Guarding,
+    FittingPolicies,
+    Simulating,
+    Rehearsing,
+):
     """A store of memory. Every call is a unit of work of its own: on return it is committed, or nothing of it is.
 
     `url` names the store, `wait` is how many seconds a busy one is waited for, `policies` a folder of policy files

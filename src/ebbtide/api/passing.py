@@ -11,8 +11,9 @@ from ebbtide.model import instant
 from ebbtide.model.errors import BadInput, NotFound
 from ebbtide.model.words import Task
 from ebbtide.organise.extract import extract, refuse_missing
+from ebbtide.organise.lease import put_aside
 from ebbtide.organise.run import Ledger, Organiser, Run
-from ebbtide.organise.sharing import shared
+from ebbtide.organise.sharing import quarantined, shared
 from ebbtide.organise.summarise import Summariser
 from ebbtide.policy.document import Policy
 
@@ -32,7 +33,9 @@ class Passing(Opened):
     ) -> list[Run]:
         """Runs what is due at an instant (default: now), each task once, at the newest start it makes up.
 
-        Without `tasks`, those that the namespace's policy schedules. With `no_guard` no slot is held, and its run
+        Without `tasks`, those that the namespace's policy schedules. A dry run does all of it in one transaction and
+        rolls it back; of a summariser that is the caller's own it takes for granted that it makes something of every
+        window. With `no_guard` no slot is held, and its run
         says so.
 
         Other organisers may run on the same store: each namespace is run by one of them. One that fails stops no
@@ -40,12 +43,23 @@ class Passing(Opened):
         """
         at, chosen = self._past(as_of), self._tasks(tasks)
         with self._organiser(dry_run, stopping, guarded=not no_guard) as organiser:
+            if dry_run:
+                return self._rehearsed(organiser, chosen, namespace, at)
             names = organiser.namespaces() if namespace is None else [_known(organiser, namespace)]
-            if not dry_run:
-                return shared(organiser, names, lambda ledger: _due(ledger, chosen, at))
-            slots = [(name, *slot) for name in names for slot in _due(organiser.ledger(name), chosen, at)]
-            runs = [organiser.run(name, task, start) for name, start, task in slots]
-            return [run for run in runs if run is not None]
+            return shared(organiser, names, lambda ledger: _due(ledger, chosen, at))
+
+    @staticmethod
+    def _rehearsed(organiser: Organiser, chosen: list[Task] | None, namespace: str | None, at: int) -> list[Run]:
+        """Runs what is due at an instant as `organise` does, but for leases, in one transaction."""
+        found = []
+        aside = put_aside(organiser.db, organiser.connection)
+        for name in organiser.namespaces() if namespace is None else [_known(organiser, namespace)]:
+            if name in aside:
+                found.append(quarantined(aside[name]))
+                continue
+            runs = (organiser.run(name, task, start) for start, task in _due(organiser.ledger(name), chosen, at))
+            found += [run for run in runs if run is not None]
+        return found
 
     def walk(
         self,
@@ -91,8 +105,18 @@ class Passing(Opened):
             connection = held.enter_context(self.store.session())
             if dry_run:
                 whole = held.enter_context(connection.begin())
-                chunks = (_already_begun, self._chunk_size)
-                yield Organiser(self.store.db, connection, self._clock, *chunks, guarded=guarded, over_all=over_all)
+                yield Organiser(
+                    self.store.db,
+                    connection,
+                    self._clock,
+                    _already_begun,
+                    self._chunk_size,
+                    entropy=self._entropy,
+                    # The built-in summariser is rehearsed too; a caller's own may cost something, and is not asked.
+                    summariser=self._summariser_under if self._summariser is None else None,
+                    guarded=guarded,
+                    over_all=over_all,
+                )
                 whole.rollback()
                 return
 

@@ -34,12 +34,7 @@ class Policies(Opened):
 
     def register_policy(self, policy: Policy) -> bool:
         """Registers a version for good; False where it is there already. Other content under its name is refused."""
-        known = self._library.get(policy.name)
-        if known is not None and known[0] != policy:
-            raise Conflict(
-                f"{policy.name} is the name of a policy at hand with other content: give it a new version",
-                rule="policy_immutable",
-            )
+        self.refuse_other_content(policy)
         with self.store.begin() as connection:
             return Shelf(connection).put(STORE_WIDE, policy, self._clock())
 
@@ -61,3 +56,14 @@ class Policies(Opened):
         with self.store.session() as connection:
             work = Assignment(self.store.db, connection, self._clock, self._entropy, self._chunk_size)
             return work.run(namespace, policy, who)
+
+    def refuse_other_content(self, policy: Policy) -> None:
+        """Raises `Conflict` where a policy at hand, or registered, has a policy's name and other content."""
+        with self.store.begin() as connection:
+            registered = Shelf(connection).find(STORE_WIDE, policy.id, policy.version)
+        known = self._library.get(policy.name, (None,))[0]
+        if any(other is not None and other != policy for other in (known, registered)):
+            raise Conflict(
+                f"{policy.name} is the name of a policy at hand with other content: give it a new version",
+                rule="policy_immutable",
+            )

@@ -173,6 +173,10 @@ def organise(
     from_: Annotated[str | None, typer.Option("--from", help="Walk every slot from here …", show_default=False)] = None,
     to: Annotated[str | None, typer.Option("--to", help="… to here [default: now]", show_default=False)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and write nothing")] = False,
+    show: Annotated[
+        int | None,
+        typer.Option(min=0, help="With --dry-run: so many of its entries", show_default=False),
+    ] = None,
     no_guard: NoGuard = False,
     url: Url = None,
     format: Output = Format.TABLE,
@@ -181,8 +185,13 @@ def organise(
 
     Example: ebb organise --from 2026-01-01T00:00:00Z --to 2026-03-01T00:00:00Z
     """
+    if show is not None and not (dry_run and from_ is None and to is None):
+        raise BadInput("--show tells what a dry run would write: add --dry-run, or look at `ebb history`", field="show")
     with opened(url) as ebb, output.progress("organise") as report:
-        if from_ is None and to is None:
+        if show is not None:
+            rehearsed = ebb.rehearse(tasks=task, namespace=namespace, as_of=as_of, no_guard=no_guard, limit=show)
+            found = rehearsed.runs
+        elif from_ is None and to is None:
             found = ebb.organise(tasks=task, namespace=namespace, as_of=as_of, dry_run=dry_run, no_guard=no_guard)
         elif dry_run or as_of:
             raise BadInput("--from and --to walk and write: leave out --dry-run and --as-of", field="from")
@@ -191,7 +200,8 @@ def organise(
         else:
             found = ebb.walk(from_, to, tasks=task, namespace=namespace, no_guard=no_guard, progress=report)
     if format == Format.JSON:
-        output.document({"runs": [output.run_document(run) for run in found]})
+        more = {} if show is None else output.decisions_document(rehearsed)
+        output.document({"runs": [output.run_document(run) for run in found]} | more)
     elif not found:
         sys.stdout.write("Nothing is due.\n")
     else:
@@ -200,6 +210,8 @@ def organise(
         if busy and len(busy) < len(found):
             sys.stdout.write(f"({len(found) - len(busy)} more runs found nothing due)\n")
         output.say_waiting(found)
+        if show is not None:
+            output.decisions(rehearsed)
 
 
 @app.command()

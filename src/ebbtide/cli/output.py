@@ -24,6 +24,7 @@ from ebbtide.memory.read import Memory
 from ebbtide.model.instant import to_datetime
 from ebbtide.model.words import RunStatus
 from ebbtide.organise.approval import Held
+from ebbtide.organise.rehearsal import Rehearsal
 from ebbtide.organise.run import Run
 
 
@@ -203,6 +204,40 @@ def held_document(found: Held) -> dict[str, Any]:
         "leaving": [{**dataclasses.asdict(one), "at": to_datetime(one.at)} for one in found.leaving],
         "changed": [{**dataclasses.asdict(one), "recorded_at": to_datetime(one.recorded_at)} for one in found.changed],
     }
+
+
+def decisions_document(found: Rehearsal) -> dict[str, Any]:
+    """What a dry run would write, with its instants as ISO 8601."""
+    return {
+        "total": found.total,
+        "decisions": [
+            {**dataclasses.asdict(one), "effective_at": to_datetime(one.effective_at), "hash": one.hash.hex()}
+            for one in found.decisions
+        ],
+    }
+
+
+def decisions(found: Rehearsal) -> None:
+    """A table of what a dry run would write."""
+    table(
+        f"{found.total} entries" + (f", the first {shown}" if (shown := len(found.decisions)) < found.total else ""),
+        ("namespace", "seq", "op", "of", "rule", "effective at", "state", "salience", "conf."),
+        (
+            (
+                one.namespace_id,
+                one.seq,
+                one.op_type,
+                one.ref or str(one.id)[:8],
+                one.rule,
+                to_datetime(one.effective_at),
+                one.lifecycle_state,
+                one.salience,
+                one.confidence,
+            )
+            for one in found.decisions
+        ),
+        numbers=("seq", "salience", "conf."),
+    )
 
 
 def say_waiting(found: Sequence[Run]) -> None:

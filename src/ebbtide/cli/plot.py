@@ -81,7 +81,7 @@ def plot(
 
 
 def _days(days: float | None) -> str:
-    return "never" if days is None or days > 36_525 else f"{days:.1f}"
+    return "never" if days is None else f"{days:.1f}"
 
 
 def _policy(name: str, url: str | None) -> Policy:

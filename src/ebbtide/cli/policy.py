@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ebbtide.cli import output, plot
+from ebbtide.cli import compare, output, plot
 from ebbtide.cli.options import (
     Actor,
     ActorType,
@@ -163,4 +163,5 @@ def assign(
         sys.stdout.write(f"{where} is under {name}; {changed} memories begin a new segment\n")
 
 
+compare.register(app)
 plot.register(app)

@@ -102,13 +102,13 @@ class Columns:
         return found
 
     def numbers(self, by_profile: Mapping[str, Any], profile: Any) -> Any:
-        first = next(iter(by_profile.values()))
+        words = np.asarray(profile)
+        place = np.zeros(words.shape, dtype=np.int64)
+        for number, name in enumerate(by_profile):
+            place[words == name] = number
+        chosen = list(by_profile.values())
         return replace(
-            first,
-            **{
-                f.name: self.pick({name: getattr(found, f.name) for name, found in by_profile.items()}, profile)
-                for f in fields(first)
-            },
+            chosen[0], **{f.name: np.array([getattr(one, f.name) for one in chosen])[place] for f in fields(chosen[0])}
         )
 
     def choose(self, condition: Any, then: State, otherwise: State) -> State:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ebbtide.decay.columns import COLUMNS
+from ebbtide.decay.compare import days_to
 from ebbtide.decay.fsrs import learning
-from ebbtide.decay.maths import SCALAR
-from ebbtide.decay.segment import age_when_faded, parameters, retention
+from ebbtide.decay.segment import parameters, retention
 from ebbtide.model.words import DecayProfile, EpistemicType
 from ebbtide.policy.document import Policy
 
@@ -21,7 +20,8 @@ class Course:
     """A line of `points`: salience by age in days, of a memory that begins at some salience and is never used.
 
     `profiles` are those that have one and the same line. The ages at which half of it is left, and at which it is
-    down at the thresholds, are in days; null is never. A floor under everything counts, one that use earns does not.
+    down at the thresholds, are in days; null is never, or beyond a hundred years. A floor under everything counts, one
+    that use earns does not.
     """
 
     policy: str
@@ -61,21 +61,12 @@ def _course(policy: Policy, profile: DecayProfile, begin: float, ages: Sequence[
     p, stability = parameters(policy.params, profile), learning(policy.params.profiles[profile]).stability
     floor = p.floor if p.floor_after == 0 else 0.0
     kept = np.maximum(floor, begin * retention(COLUMNS, p, stability, 0.0, np.asarray(ages, dtype=np.float64)))
-
-    def days_to(salience: float) -> float | None:
-        if salience >= begin:
-            return 0.0
-        if salience <= floor:
-            return None
-        age = age_when_faded(SCALAR, p, stability, 0.0, math.log(begin / salience))
-        return None if math.isinf(age) else float(age)
-
     return Course(
         policy=policy.name,
         profiles=[profile.value],
         age_days=[float(age) for age in ages],
         salience=[float(one) for one in kept],
-        half_life_days=days_to(begin / 2),
-        warning_days=days_to(p.warning),
-        archive_days=days_to(p.archive),
+        half_life_days=days_to(p, stability, begin, begin / 2),
+        warning_days=days_to(p, stability, begin, p.warning),
+        archive_days=days_to(p, stability, begin, p.archive),
     )

@@ -108,6 +108,10 @@ class Judge:
         self._over_all = over_all
         self._counted: tuple[Any, Count] | None = None
 
+    def use(self, connection: Connection) -> None:
+        """Goes on, on another connection."""
+        self._connection = connection
+
     def judge(self, head: Head, task: Task, policy: Policy, as_of: int) -> Verdict | None:
         """The verdict on a slot, of a namespace whose head is locked; None where too few are due to be weighed."""
         mine = count(self._db, self._connection, task, policy, as_of, namespace=head.namespace_id)

@@ -123,6 +123,10 @@ class Ledger:
         return self.last.get(task, self.began - 1)
 
 
+REHEARSED = "rehearsed"
+"""Why there is no summary of a window that a dry run takes for one that gets one."""
+
+
 def run_id_of(namespace: str, task: Task, start: int) -> UUID:
     """A run's id follows from its slot."""
     return uuid8("run", namespace, task, start)
@@ -134,7 +138,8 @@ class Organiser:
 
     `transaction` begins each chunk's transaction (a dry run hands in one that never commits); `clock` tells the
     instant entries are recorded at; `stopping` is asked between chunks, and a run told to stop goes on next time.
-    `summariser` gives the summariser under a policy; with none, windows are counted only. While one runs, the
+    `summariser` gives the summariser under a policy; with none, each window counts as one that gets a
+    summary. While one runs, the
     connection is `released`, which may leave another one in its place. `guarded` is whether the guard judges slots,
     `over_all` whether over all namespaces too. `holder` is its name in leases; while it has a `lease`, each chunk's
     transaction checks it.
@@ -156,16 +161,15 @@ class Organiser:
 
     def __post_init__(self) -> None:
         self.stopped = False
-        self._attend()
-
-    def _attend(self) -> None:
         self._shelf = Shelf(self.connection)
         self._guard = Judge(self.db, self.connection, over_all=self.over_all)
 
     def use(self, connection: Connection) -> None:
         """Goes on, on another connection."""
         self.connection, self.transaction = connection, connection.begin
-        self._attend()
+        self._shelf = Shelf(connection)
+        # What it has counted holds for the whole pass, be a connection let go of in between or not.
+        self._guard.use(connection)
 
     def take(self, namespace: str, *, wait: bool) -> Lease | Taken:
         """Takes the lease of a namespace, or says why it cannot be had."""
@@ -293,7 +297,7 @@ class Organiser:
             policy, after = self._policy(head), None if slot is None else slot.after_object
             found = windows(self.db, self.connection, namespace, policy.params.summarise, start, after)
         if self.summariser is None or not found:
-            summaries = [Summary(window, None, "rehearsed") for window in found]
+            summaries = [Summary(window, None, REHEARSED) for window in found]
         else:
             with self.released():
                 summaries = summarised(found, self.summariser(policy), self.stopping)
@@ -314,7 +318,8 @@ class Organiser:
         policy = self._policy(writer.head)
         terms = self._shelf.terms(scope.namespace, policy.id, policy.version)
         left_out = written(self.db, self.connection, writer, terms, summaries, start)
-        counts = {"examined": scope.objects, "entries": 2 * (len(summaries) - len(left_out))}
+        failed = sum(one.why != REHEARSED for one in left_out)
+        counts = {"examined": scope.objects, "entries": 2 * (len(summaries) - failed)}
         run = _moved_on(slot, scope, counts)
         report = _report(slot, scope, run.status, counts)
         if left_out:

@@ -86,8 +86,7 @@ class History:
 
 def read(db: Database, connection: Connection, scope: Scope) -> History:
     """Reads the facts and states of a range of objects."""
-    states = _table(db, connection, _states(scope))
-    ids = _words(states, "object_id")
+    ids, refs, live = read_states(db, connection, scope)
     known = _table(db, connection, _facts(db, scope))
     place = np.searchsorted(ids.astype(str), _words(known, "stream_id").astype(str)) if len(ids) else np.empty(0, int)
     return History(
@@ -96,15 +95,20 @@ def read(db: Database, connection: Connection, scope: Scope) -> History:
             place=place,
             **{f.name: _column(known, f.name) for f in fields(Facts) if f.name != "place"},
         ),
-        live=_live(states),
-        refs=_words(states, "ref"),
+        live=live,
+        refs=refs,
     )
 
 
-def _live(states: pa.Table) -> Any:
-    """The states as they are; what no recomputation needs is left out."""
+def read_states(db: Database, connection: Connection, scope: Scope, *which: Any) -> tuple[Any, Any, Any]:
+    """Ids, refs and states of a range of objects as they are, in order of the ids; of those that meet conditions.
+
+    What no recomputation needs is left out of the states.
+    """
+    states = _table(db, connection, _states(scope).where(*which))
     made: dict[str, Any] = dict.fromkeys(f.name for f in fields(MemoryState))
-    return MemoryState(**made | {name: _column(states, name) for name in states.column_names})
+    live: Any = MemoryState(**made | {name: _column(states, name) for name in states.column_names})
+    return _words(states, "object_id"), _words(states, "ref"), live
 
 
 def _table(db: Database, connection: Connection, query: Select[Any]) -> pa.Table:

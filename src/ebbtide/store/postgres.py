@@ -310,6 +310,11 @@ class PostgreSQL(Database):
                 f"this connection is {'a superuser' if superuser else 'the owner of the tables'}, who can disable the "
                 "log's protection: run the service as a member of the role ebbtide_app"
             )
+        if connection.execute(text(_SLOW_EMBEDDINGS)).scalar_one():
+            yield (
+                "embeddings are compared without pgvector, which this server has: as a superuser, run CREATE EXTENSION "
+                f"vector in the database {connection.engine.url.database}"
+            )
 
     def damaged_indexes(self, connection: Connection) -> Iterator[str]:
         for index in connection.execute(text(_INDEXES)).all():
@@ -326,6 +331,12 @@ class PostgreSQL(Database):
                     f"REINDEX INDEX {index.name}"
                 )
 
+
+_SLOW_EMBEDDINGS = """
+    SELECT to_regtype('vector') IS NULL AND EXISTS (SELECT FROM pg_available_extensions WHERE name = 'vector')
+        AND EXISTS (SELECT FROM contents WHERE dimensions IS NOT NULL)
+"""
+"""Whether there are embeddings that pgvector could compare, were it not for one statement."""
 
 _SESSION = "pid || ' ' || date_part('epoch', backend_start)"
 """The process of a connection and when it began, since process ids come again."""
