@@ -21,7 +21,7 @@ check: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	$(BIN)/pytest -q --benchmark-enable --benchmark-only --benchmark-columns=min,mean,max,rounds --benchmark-sort=name benchmarks
+	$(BIN)/python -m benchmarks.run
 
 horizon: $(READY)
 	$(BIN)/python -m benchmarks.published

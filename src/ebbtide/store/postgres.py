@@ -44,7 +44,7 @@ from sqlalchemy.types import UserDefinedType
 from ebbtide.model.errors import StoreUnavailable
 from ebbtide.store.arrow import schema_of
 from ebbtide.store.auditor import auditing
-from ebbtide.store.database import Confines, Database, Row, Selection
+from ebbtide.store.database import Confines, Database, Path, Row, Selection
 from ebbtide.store.tables import contents
 
 MIGRATION = 0x65626274
@@ -223,6 +223,14 @@ class PostgreSQL(Database):
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         return func.jsonb_extract_path_text(document, *path, type_=Text)
 
+    def document(self, document: Any, paths: Sequence[Path]) -> ColumnElement[Any]:
+        del paths
+        return cast(document, JSONB)
+
+    def part(self, document: Any, paths: Sequence[Path], path: Path) -> ColumnElement[str]:
+        del paths
+        return self.member(document, *path)
+
     def elements(self, array: Any) -> ColumnElement[str]:
         return func.jsonb_array_elements_text(cast(array, JSONB), type_=Text)
 
@@ -296,6 +304,13 @@ class PostgreSQL(Database):
     def fence(self, select: Any) -> Any:
         # OFFSET 0 keeps the planner from pulling the subquery up and computing its columns again.
         return select.offset(0).subquery()
+
+    @contextmanager
+    def many_rows(self, connection: Connection) -> Iterator[None]:
+        # A table without statistics seems to have one row of a kind, and each is then looked up in all the others.
+        connection.execute(text("SET LOCAL enable_nestloop = off"))
+        yield
+        connection.execute(text("SET LOCAL enable_nestloop TO DEFAULT"))
 
     def problems(self, connection: Connection) -> Iterator[str]:
         version = connection.execute(text("SHOW server_version_num")).scalar_one()
