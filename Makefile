@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := build/demo.duckdb
 
-.PHONY: run test check bench clean
+.PHONY: run test check bench horizon pictures clean
 
 run: $(READY)
 	@rm -f $(DEMO) $(DEMO).wal; mkdir -p build
@@ -22,6 +22,14 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.run
+
+horizon: $(READY)
+	$(BIN)/python -m benchmarks.published
+
+pictures: $(READY)
+	@mkdir -p docs/pictures
+	@for file in policies/*.toml; do \
+		$(BIN)/ebb policy plot $$file --svg docs/pictures/$$(basename $$file .toml).svg > /dev/null || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
