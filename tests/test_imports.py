@@ -13,7 +13,9 @@ import ebbtide
 
 ROOT = Path(ebbtide.__file__).parent
 LAYERS = (
-    {"cli", "service", "api", "ebbtide"},
+    {"cli", "service"},
+    {"bench"},
+    {"api", "ebbtide"},
     {"memory", "organise", "replay", "audit", "pack", "fit"},
     {"project"},
     {"log"},
@@ -37,7 +39,7 @@ ONLY = {
 APART = {("memory", "organise"), ("organise", "memory")}
 WITHOUT_DATABASE = {"model", "policy", "decay", "draw", "cli", "service"}
 DATABASE = {"sqlalchemy", "duckdb", "psycopg", "alembic"}
-WITH_SQL = {"store", "log", "project", "memory", "organise", "audit"}
+WITH_SQL = {"store", "log", "project", "memory", "organise", "audit", "bench"}
 SQL = re.compile(
     r"\s*(SELECT\b.+\bFROM\b|INSERT\s+INTO\b|UPDATE\b.+\bSET\b|DELETE\s+FROM\b|MERGE\s+INTO\b|WITH\b.+\bAS\s*\("
     r"|(CREATE|ALTER|DROP)\s+(TABLE|VIEW|INDEX|SCHEMA|ROLE|FUNCTION|TRIGGER|OR\s+REPLACE|TEMP)|TRUNCATE\b"

@@ -2,6 +2,7 @@
 
 Written by hand, for both databases. Instants are µs since 1970 (BIGINT). Every key starts with namespace_id.
 PostgreSQL gets triggers and roles that keep the log immutable; DuckDB has neither, there the chain is what tells.
+Citus refuses triggers on distributed tables: there it is the roles alone.
 """
 
 import sqlalchemy as sa
@@ -355,6 +356,10 @@ def upgrade() -> None:
 
 
 def _postgresql() -> None:
+    citus = _has_citus()
+    if citus:
+        # One connection to each node, or what follows the first distributed table might not see it.
+        op.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
     # Half-empty pages keep the updates of a decay pass HOT; no index may stand on a column such a pass changes.
     op.execute("ALTER TABLE memory_state SET (fillfactor = 50)")
     # ANALYZE would copy what was written into the planner's statistics, where no erasure finds it.
@@ -388,18 +393,8 @@ def _postgresql() -> None:
     """)
     op.execute("CREATE INDEX organiser_runs_open ON organiser_runs (namespace_id, task) WHERE finished_at IS NULL")
     op.execute("CREATE INDEX memory_state_due ON memory_state (namespace_id, due_at) WHERE due_at IS NOT NULL")
-    op.execute("""
-        CREATE FUNCTION ebbtide_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN
-            RAISE EXCEPTION '% is append-only: % is refused', TG_TABLE_NAME, TG_OP
-                USING ERRCODE = 'insufficient_privilege';
-        END $$
-    """)
-    for name in IMMUTABLE:
-        op.execute(
-            f"CREATE TRIGGER {name}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {name} "
-            "FOR EACH STATEMENT EXECUTE FUNCTION ebbtide_refuse_change()"
-        )
+    if not citus:
+        _triggers()
     for role in ("ebbtide_app", "ebbtide_auditor"):
         # Roles belong to the cluster, so another store on it may have made them already, even at this very moment.
         op.execute(f"""
@@ -421,6 +416,35 @@ def _postgresql() -> None:
         op.execute(f"GRANT {rights} ON {name} TO ebbtide_app")
     op.execute("GRANT SELECT ON alembic_version TO ebbtide_app")
     op.execute("GRANT USAGE ON SCHEMA audit TO ebbtide_app, ebbtide_auditor")
+    if citus:
+        _distribute()
+
+
+def _triggers() -> None:
+    op.execute("""
+        CREATE FUNCTION ebbtide_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            RAISE EXCEPTION '% is append-only: % is refused', TG_TABLE_NAME, TG_OP
+                USING ERRCODE = 'insufficient_privilege';
+        END $$
+    """)
+    for name in IMMUTABLE:
+        op.execute(
+            f"CREATE TRIGGER {name}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {name} "
+            "FOR EACH STATEMENT EXECUTE FUNCTION ebbtide_refuse_change()"
+        )
+
+
+def _has_citus() -> bool:
+    found = "SELECT EXISTS (SELECT FROM pg_proc WHERE proname = 'create_distributed_table')"
+    return bool(op.get_bind().execute(sa.text(found)).scalar_one())
+
+
+def _distribute() -> None:
+    # All of a namespace on one node: what is asked of one namespace is that node's alone.
+    for name in TABLES:
+        beside = "" if name == TABLES[0] else f", colocate_with => '{TABLES[0]}'"
+        op.execute(f"SELECT create_distributed_table('{name}', 'namespace_id'{beside})")
 
 
 def downgrade() -> None:

@@ -10,8 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from typer.main import get_command
 
+from ebbtide import Ebbtide
 from ebbtide.cli.main import app
 
 
@@ -267,6 +269,21 @@ def test_status_doctor_init_and_migrate(lived, run):
     problems = run("doctor", "--format", "json").json["problems"]
     assert [problem for problem in problems if "superuser" not in problem] == []
     assert run("doctor").code == (1 if problems else 0)
+
+
+def test_the_doctor_asks_for_pgvector_once_there_are_embeddings(make_url_for):
+    with Ebbtide.open(make_url_for("postgresql")) as ebb:
+        with ebb.store.begin() as connection:
+            connection.execute(sa.text("DROP EXTENSION vector"))
+        said = {"op": "ASSERT", "object_type": "FACT", "epistemic_type": "ASSERTED", "source_type": "USER_STATED"}
+        ebb.ask(said | {"ref": "tea", "value": "Maya takes tea."})
+        assert [problem for problem in ebb.problems() if "vector" in problem] == []
+        ebb.ask(said | {"ref": "milk", "value": "No milk.", "embedding": [0.6, 0.8], "embedding_model": "two"})
+        (asked,) = [problem for problem in ebb.problems() if "vector" in problem]
+        assert "as a superuser, run CREATE EXTENSION vector in the database " in asked
+        with ebb.store.begin() as connection:
+            connection.execute(sa.text("CREATE EXTENSION vector"))
+        assert [problem for problem in ebb.problems() if "vector" in problem] == []
 
 
 # Help

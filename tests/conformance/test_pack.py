@@ -17,12 +17,11 @@ import pytest
 from sqlalchemy import create_engine, event, text
 from tests.conformance import eventful, ledger
 from tests.conformance.packs import copied, forged, rewritten, sign, tables, with_value, without_row
-from tests.conftest import Clock
+from tests.conftest import DATABASES, Clock
 
 from ebbtide import BadInput, Conflict, Ebbtide, NotFound
 from ebbtide.pack.form import PARTS
 from ebbtide.project.rebuild import state_digest
-from ebbtide.store.tables import metadata
 
 pytestmark = pytest.mark.lets_go
 
@@ -100,7 +99,7 @@ def test_out_of_duckdb_into_postgresql_and_back(lived, make_url_for, tmp_path):
             later.append(tables(ebb))
             for namespace in (eventful.HOME, eventful.WORK):
                 ledger.check(ebb, namespace)
-    for name in metadata.tables:
+    for name in found[0]:
         assert found[1][name] == found[0][name], name
         assert found[2][name] == found[0][name], name
         assert later[1][name] == later[0][name], name
@@ -627,3 +626,18 @@ def test_of_an_erased_subject_the_skeleton_is_left(lived, tmp_path):
     (memory,) = document["namespaces"][0]["memories"]
     assert memory["value"] is None
     assert [entry["op_type"] for entry in memory["history"]][-1] == "TOMBSTONE"
+
+
+@pytest.mark.parametrize(("one", "another"), [DATABASES, DATABASES[::-1]])
+def test_embeddings_come_along(make_url_for, tmp_path, one, another):
+    """To the bit, from either database into the other."""
+    with Ebbtide.open(make_url_for(one)) as ebb:
+        said = {"epistemic_type": "ASSERTED", "source_type": "USER_STATED"}
+        ebb.assert_memory("With one.", ref="with", embedding=[0.1, 2 / 3, -1e-9], embedding_model="three", **said)
+        ebb.assert_memory("Without.", ref="without", **said)
+        ebb.export_pack(tmp_path / "pack")
+        kept = tables(ebb)["contents"]
+    with Ebbtide.open(make_url_for(another)) as ebb:
+        ebb.import_pack(tmp_path / "pack")
+        assert tables(ebb)["contents"] == kept
+    assert [row["embedding"] for row in kept if row["embedding_model"]] == [[0.1, 2 / 3, -1e-9]]

@@ -43,6 +43,17 @@ def test_four_threads_set_up_one_store(bare_url):
         ebb.close()
 
 
+@pytest.mark.lets_go
+def test_a_store_of_a_newer_version_is_left_alone(url):
+    """An older Ebbtide says that it is the one to upgrade, whatever it is asked for."""
+    with Ebbtide(url) as newer, newer.store.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with Ebbtide(url) as older:
+        for asked in (older.memories, older.init, older.problems):
+            with pytest.raises(StoreUnavailable, match=r"migration 9999, which a newer Ebbtide made.*upgrade it"):
+                asked()
+
+
 def test_a_writer_that_never_ends_is_waited_for_a_bounded_time(make_url_for):
     """PostgreSQL: another transaction holds the namespace's head."""
     url = make_url_for("postgresql")

@@ -54,7 +54,7 @@ def _decided(c: Columns) -> ColumnElement[str]:
 def _wrong_id(db: Database, c: Columns) -> ColumnElement[bool]:
     """Whether `Database.uuid8` gives another id. Compared as texts, so that the digest is computed once."""
     placed = func.concat_ws(SEPARATOR, c.namespace_id, cast(c.seq, Text), type_=Text)
-    digest = db.hex(db.sha256(db.utf8(case((c.op_type == OpType.TOMBSTONE.value, _decided(c)), else_=placed))))
+    digest = db.digest(db.utf8(case((c.op_type == OpType.TOMBSTONE.value, _decided(c)), else_=placed)))
     named = cast(c.id, Text)
 
     def piece(first: int, length: int) -> ColumnElement[str]:
@@ -70,7 +70,7 @@ def _wrong_record(db: Database, c: Columns) -> ColumnElement[bool]:
     record = _part(c.payload, '"record":', 2)
     summed = func.concat(_part(record, ',"checksum":"', 1), "}", type_=Text)
     wrong = or_(
-        _between(record, ',"checksum":"', '"') != db.hex(db.sha256(db.utf8(summed))),
+        _between(record, ',"checksum":"', '"') != db.digest(db.utf8(summed)),
         _between(c.payload, '"target_id":"', '"') != cast(c.stream_id, Text),
     )
     return case((c.op_type == OpType.TOMBSTONE.value, wrong), else_=False)

@@ -12,7 +12,23 @@ import typer
 from typer.exceptions import TyperException
 
 from ebbtide import __version__
-from ebbtide.cli import act, audit, daemon, explain, fit, follow, output, pack, policy, proof, replay, runs, sql, tell
+from ebbtide.cli import (
+    act,
+    audit,
+    bench,
+    daemon,
+    explain,
+    fit,
+    follow,
+    output,
+    pack,
+    policy,
+    proof,
+    replay,
+    runs,
+    sql,
+    tell,
+)
 from ebbtide.cli.options import (
     Actor,
     AsOf,
@@ -438,6 +454,7 @@ follow.register(app)
 explain.register(app)
 sql.register(app)
 app.add_typer(audit.app, name="audit")
+bench.register(app)
 fit.register(policy.app)
 app.add_typer(policy.app, name="policy")
 app.add_typer(runs.app, name="runs")

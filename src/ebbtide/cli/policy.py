@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ebbtide.cli import compare, output
+from ebbtide.cli import compare, output, plot
 from ebbtide.cli.options import (
     Actor,
     ActorType,
@@ -164,3 +164,4 @@ def assign(
 
 
 compare.register(app)
+plot.register(app)

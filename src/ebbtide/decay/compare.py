@@ -104,22 +104,23 @@ def _stability(policy: Policy, profile: DecayProfile) -> float:
     return float(learning(policy.params.profiles[profile]).stability)
 
 
+def days_to(p: Parameters, stability: float, begin: float, to: float) -> float | None:
+    """The days in which a salience that nobody uses falls to another: none where its floor is no lower, or later than
+    in a hundred years."""
+    if begin < to:
+        return 0.0
+    if to <= (p.floor if p.floor_after == 0 else 0.0):
+        return None
+    found = age_when_faded(SCALAR, p, stability, 0.0, math.log(begin / to))
+    return None if found > FARTHEST else float(found)
+
+
 def _lasting(p: Parameters, stability: float) -> Lasting:
-    floor = p.floor if p.floor_after == 0 else 0.0
-
-    def days(begin: float, to: float) -> float | None:
-        if begin < to:
-            return 0.0
-        if to <= floor:
-            return None
-        found = age_when_faded(SCALAR, p, stability, 0.0, math.log(begin / to))
-        return None if found > FARTHEST else float(found)
-
     half = age_when_faded(SCALAR, p, stability, 0.0, math.log(2))
     return Lasting(
         half_life=None if half > FARTHEST else float(half),
-        to_warning=days(INITIAL_SALIENCE, p.warning),
-        to_archive=days(INITIAL_SALIENCE, p.archive),
+        to_warning=days_to(p, stability, INITIAL_SALIENCE, p.warning),
+        to_archive=days_to(p, stability, INITIAL_SALIENCE, p.archive),
     )
 
 

@@ -6,9 +6,11 @@ are written. PostgreSQL compares in a snapshot while writers go on, and takes th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import (
     ColumnElement,
@@ -34,6 +36,7 @@ from sqlalchemy import (
 from ebbtide.log.head import lock
 from ebbtide.model.entry import SCHEMA_VERSION
 from ebbtide.model.errors import NotFound, Refused
+from ebbtide.model.words import StreamType
 from ebbtide.project.passes import empty, temporary
 from ebbtide.project.projection import columns_of, from_log, policies_in_log, policy_rows
 from ebbtide.project.refold import refold
@@ -72,11 +75,18 @@ def compare(db: Database, connection: Connection, namespace: str) -> Compared:
     What was found is in temporary tables until the next comparison on the same connection.
     """
     _refuse_cut(connection, namespace)
-    folded = _filled(db, connection, "rebuilt_folded", refold(db, namespace))
+    with db.many_rows(connection):
+        return _compared(db, connection, namespace)
+
+
+def _compared(db: Database, connection: Connection, namespace: str) -> Compared:
+    folded = fold(db, connection, [namespace])
     queries: dict[Table, Any] = dict(from_log(db, namespace, folded))
     expected, differing, counts = {}, {}, {}
     for table, query in queries.items():
-        expected[table] = _filled(db, connection, f"rebuilt_{table.name}", query)
+        # What is folded has the columns of both, and need not be written again.
+        whole = table in (memory_objects, memory_state)
+        expected[table] = folded if whole else _filled(db, connection, f"rebuilt_{table.name}", query)
     for table, rows in policy_rows(policies_in_log(db, connection, namespace), namespace).items():
         expected[table] = _filled(db, connection, f"rebuilt_{table.name}", select(table).where(~true()))
         if rows:
@@ -85,6 +95,43 @@ def compare(db: Database, connection: Connection, namespace: str) -> Compared:
         differing[table] = _filled(db, connection, f"differing_{table.name}", _differences(table, given, namespace))
         counts[table.name] = connection.execute(select(func.count()).select_from(differing[table])).scalar_one()
     return Compared(expected, differing, counts)
+
+
+AT_ONCE = 100_000
+"""Objects folded by one statement: a million at once take more memory than DuckDB may have."""
+
+TOGETHER = 20
+"""So many namespaces are filled by one statement: DuckDB keeps megabytes for each statement of a transaction."""
+
+
+def fold(db: Database, connection: Connection, names: Sequence[str]) -> Table:
+    """Folds the logs of namespaces into a temporary table, whose columns are those of `MemoryState`."""
+    table: Table = db.once("rebuilt_folded", lambda: temporary("rebuilt_folded", refold(db, "").subquery()))
+    empty(connection, table)
+    columns = [c.name for c in table.columns]
+    for group in _groups(connection, names):
+        folds = union_all(*(refold(db, name, which) for name, which in group))
+        connection.execute(insert(table).from_select(columns, folds))
+    return table
+
+
+def _groups(connection: Connection, names: Sequence[str]) -> Iterator[list[tuple[str, ColumnElement[bool] | None]]]:
+    """What is folded together: large namespaces in ranges of ids, which are evenly spread, small ones at once."""
+    log = event_log.c
+    asserted = (log.stream_type == StreamType.OBJECT.value) & (log.version == 1)
+    small: list[str] = []
+    for name in names:
+        query = select(func.count()).select_from(event_log).where(log.namespace_id == name, asserted)
+        ranges = -(-connection.execute(query).scalar_one() // AT_ONCE)
+        if ranges <= 1:
+            small.append(name)
+            continue
+        bounds = [UUID(int=(place << 128) // ranges) for place in range(ranges)]
+        for low, high in zip_longest(bounds, bounds[1:]):
+            within = log.stream_id >= low
+            yield [(name, within if high is None else within & (log.stream_id < high))]
+    for group in (small[place : place + TOGETHER] for place in range(0, len(small), TOGETHER)):
+        yield [(name, None) for name in group]
 
 
 def _refuse_cut(connection: Connection, namespace: str) -> None:
@@ -201,24 +248,22 @@ def mend(connection: Connection, compared: Compared, namespace: str) -> None:
             connection.execute(insert(table).from_select(names, rows))
 
 
-TOGETHER = 20
-"""So many namespaces are filled by one statement: DuckDB keeps megabytes for each statement of a transaction."""
-
-
 def fill(db: Database, connection: Connection, names: Sequence[str]) -> None:
     """Writes the state of namespaces that have a log and no state yet, in the caller's transaction.
 
     The transaction holds the heads' locks. There is nothing to compare with, which is most of what a rebuild does.
     """
-    folded: Table | None = None
+    if not names:
+        return
+    for name in names:
+        _refuse_cut(connection, name)
+    with db.many_rows(connection):
+        _filled_in(db, connection, names)
+
+
+def _filled_in(db: Database, connection: Connection, names: Sequence[str]) -> None:
+    folded = fold(db, connection, names)
     for group in (names[place : place + TOGETHER] for place in range(0, len(names), TOGETHER)):
-        for name in group:
-            _refuse_cut(connection, name)
-        folds = union_all(*(refold(db, name) for name in group))
-        if folded is None:
-            folded = _filled(db, connection, "rebuilt_folded", folds)
-        else:
-            connection.execute(insert(folded).from_select([c.name for c in folded.columns], folds))
         queries = [from_log(db, name, folded) for name in group]
         for table in [table for table in queries[0] if table not in _FOLDED]:
             _fill(connection, table, union_all(*(query[table] for query in queries)))
@@ -227,10 +272,9 @@ def fill(db: Database, connection: Connection, names: Sequence[str]) -> None:
             rows = [row for one in found for row in one[table]]
             if rows:
                 db.bulk_insert(connection, table, rows)
-    if folded is not None:
-        for table, query in from_log(db, names[0], folded).items():
-            if table in _FOLDED:
-                _fill(connection, table, query)
+    for table, query in from_log(db, names[0], folded).items():
+        if table in _FOLDED:
+            _fill(connection, table, query)
 
 
 _FOLDED = (memory_objects, memory_state, evidence_links)

@@ -31,6 +31,10 @@ from ebbtide.store.tables import event_log, memory_objects, memory_state
 _TYPES = {column.name: column.type for table in (memory_objects, memory_state) for column in table.columns}
 
 
+PATHS = tuple((group, name) for group, names in GROUPS.items() for name in names)
+"""Where each column stands in an entry's `after`."""
+
+
 def until(as_of: int | None, known_at: int | None) -> ColumnElement[bool] | None:
     """Entries effective by `as_of` and recorded by `known_at`; None where neither bounds anything."""
     bounds = [
@@ -81,7 +85,7 @@ def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = Non
             log.lifecycle_state,
             log.salience,
             log.confidence,
-            db.json(log.after).label("document"),
+            db.document(log.after, PATHS).label("document"),
             *(heads.c[f"at_{mark}"] for mark in marks),
         )
         .join_from(event_log, heads, log.stream_id == heads.c.stream_id)
@@ -103,7 +107,7 @@ def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = Non
             picked("score", entries.confidence).label("confidence"),
             picked("decay", entries.effective_at).label("decayed_at"),
             *(
-                picked(group, db.member(entries.document, group, name)).label(name)
+                picked(group, db.part(entries.document, PATHS, (group, name))).label(name)
                 for group, names in GROUPS.items()
                 for name in names
             ),

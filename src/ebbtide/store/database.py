@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -32,6 +32,8 @@ from ebbtide.model.errors import BadInput, StoreUnavailable
 from ebbtide.model.instant import DAY, SECOND
 
 Row = Mapping[str, Any]
+Path = tuple[str, ...]
+"""Names of members, from the outermost in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,10 @@ class Database(ABC):
     def sha256(self, raw: ColumnElement[Any]) -> ColumnElement[bytes]:
         """SHA-256 of bytes, as 32 bytes."""
 
+    def digest(self, raw: ColumnElement[Any]) -> ColumnElement[str]:
+        """SHA-256 of bytes, as lower-case hexadecimal."""
+        return self.hex(self.sha256(raw))
+
     @abstractmethod
     def utf8(self, text: Any) -> ColumnElement[bytes]:
         """A text as bytes."""
@@ -218,6 +224,14 @@ class Database(ABC):
     @abstractmethod
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         """The value at a path of a `json` document, as text; null where it is null or absent."""
+
+    @abstractmethod
+    def document(self, document: Any, paths: Sequence[Path]) -> ColumnElement[Any]:
+        """A JSON text of which `part` reads some paths, parsed once for all of them; to be computed behind a fence."""
+
+    @abstractmethod
+    def part(self, document: Any, paths: Sequence[Path], path: Path) -> ColumnElement[str]:
+        """The value at one of the paths of a `document`, as text; null where it is null or absent."""
 
     @abstractmethod
     def elements(self, array: Any) -> ColumnElement[str]:
@@ -309,6 +323,12 @@ class Database(ABC):
     def fence(self, select: Any) -> Any:
         """The select as a subquery whose expressions are computed once, however often they are used above it."""
 
+    @contextmanager
+    def many_rows(self, connection: Connection) -> Iterator[None]:
+        """While it lasts, joins are planned as of many rows, whatever is known of a table that was just filled."""
+        del connection
+        yield
+
     @abstractmethod
     def problems(self, connection: Connection) -> Iterator[str]:
         """What an operator should know of the set-up of this database."""
@@ -341,7 +361,7 @@ class Database(ABC):
 
     def uuid8(self, text: Any) -> ColumnElement[Any]:
         """`model.identity.uuid8` of an already joined text."""
-        digest = self.hex(self.sha256(self.utf8(text)))
+        digest = self.digest(self.utf8(text))
         return cast(
             func.concat(
                 func.substr(digest, 1, 8),

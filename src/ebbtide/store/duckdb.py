@@ -54,6 +54,7 @@ from ebbtide.store.arrow import arrow_type, schema_of
 from ebbtide.store.confined import LOCKED
 from ebbtide.store.confining import confined, held
 from ebbtide.store.database import Confines, Database, Row, Selection
+from ebbtide.store.database import Path as Member
 
 _executing = threading.local()
 
@@ -228,6 +229,9 @@ class DuckDB(Database):
     def sha256(self, raw: ColumnElement[Any]) -> ColumnElement[bytes]:
         return func.unhex(func.sha256(raw), type_=LargeBinary)
 
+    def digest(self, raw: ColumnElement[Any]) -> ColumnElement[str]:
+        return func.sha256(raw, type_=Text)
+
     def utf8(self, text: Any) -> ColumnElement[bytes]:
         return func.encode(text, type_=LargeBinary)
 
@@ -252,6 +256,14 @@ class DuckDB(Database):
 
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         return func.json_extract_string(document, "$." + ".".join(path), type_=Text)
+
+    def document(self, document: Any, paths: Sequence[Member]) -> ColumnElement[Any]:
+        # One call for all: each one parses the text anew, and keeps what it parsed of a whole vector of rows.
+        listed = ", ".join(f"'$.{'.'.join(path)}'" for path in paths)
+        return func.json_extract_string(document, literal_column(f"[{listed}]"), type_=ARRAY(Text))
+
+    def part(self, document: Any, paths: Sequence[Member], path: Member) -> ColumnElement[str]:
+        return func.list_extract(document, paths.index(path) + 1, type_=Text)
 
     def elements(self, array: Any) -> ColumnElement[str]:
         return func.unnest(func.json_extract_string(array, "$[*]", type_=ARRAY(Text)), type_=Text)

@@ -44,7 +44,7 @@ from sqlalchemy.types import UserDefinedType
 from ebbtide.model.errors import StoreUnavailable
 from ebbtide.store.arrow import schema_of
 from ebbtide.store.auditor import auditing
-from ebbtide.store.database import Confines, Database, Row, Selection
+from ebbtide.store.database import Confines, Database, Path, Row, Selection
 from ebbtide.store.tables import contents
 
 MIGRATION = 0x65626274
@@ -241,6 +241,14 @@ class PostgreSQL(Database):
     def member(self, document: Any, *path: str) -> ColumnElement[str]:
         return func.jsonb_extract_path_text(document, *path, type_=Text)
 
+    def document(self, document: Any, paths: Sequence[Path]) -> ColumnElement[Any]:
+        del paths
+        return cast(document, JSONB)
+
+    def part(self, document: Any, paths: Sequence[Path], path: Path) -> ColumnElement[str]:
+        del paths
+        return self.member(document, *path)
+
     def elements(self, array: Any) -> ColumnElement[str]:
         return func.jsonb_array_elements_text(cast(array, JSONB), type_=Text)
 
@@ -319,6 +327,13 @@ class PostgreSQL(Database):
         # OFFSET 0 keeps the planner from pulling the subquery up and computing its columns again.
         return select.offset(0).subquery()
 
+    @contextmanager
+    def many_rows(self, connection: Connection) -> Iterator[None]:
+        # A table without statistics seems to have one row of a kind, and each is then looked up in all the others.
+        connection.execute(text("SET LOCAL enable_nestloop = off"))
+        yield
+        connection.execute(text("SET LOCAL enable_nestloop TO DEFAULT"))
+
     def problems(self, connection: Connection) -> Iterator[str]:
         version = connection.execute(text("SHOW server_version_num")).scalar_one()
         if int(version) < 150000:
@@ -331,6 +346,11 @@ class PostgreSQL(Database):
             yield (
                 f"this connection is {'a superuser' if superuser else 'the owner of the tables'}, who can disable the "
                 "log's protection: run the service as a member of the role ebbtide_app"
+            )
+        if connection.execute(text(_SLOW_EMBEDDINGS)).scalar_one():
+            yield (
+                "embeddings are compared without pgvector, which this server has: as a superuser, run CREATE EXTENSION "
+                f"vector in the database {connection.engine.url.database}"
             )
 
     def damaged_indexes(self, connection: Connection) -> Iterator[str]:
@@ -347,6 +367,13 @@ class PostgreSQL(Database):
                     f"index {index.name} finds {found} rows of {index.table_name}, a scan {there}: "
                     f"REINDEX INDEX {index.name}"
                 )
+
+
+_SLOW_EMBEDDINGS = """
+    SELECT to_regtype('vector') IS NULL AND EXISTS (SELECT FROM pg_available_extensions WHERE name = 'vector')
+        AND EXISTS (SELECT FROM contents WHERE dimensions IS NOT NULL)
+"""
+"""Whether there are embeddings that pgvector could compare, were it not for one statement."""
 
 
 @contextmanager

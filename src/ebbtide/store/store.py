@@ -76,6 +76,7 @@ class Store:
     def _refuse_old(self, connection: Connection) -> None:
         with connection.begin():
             current = self._revision(connection)
+        self._refuse_newer(current)
         if current != self.head_revision():
             raise StoreUnavailable(
                 "the store is not set up: run `ebb init`"
@@ -84,6 +85,14 @@ class Store:
             )
         self._current = True
 
+    def _refuse_newer(self, current: str | None) -> None:
+        known = {script.revision for script in self._scripts().walk_revisions()}
+        if current is not None and current not in known:
+            raise StoreUnavailable(
+                f"the store is at migration {current}, which a newer Ebbtide made; this one knows up to "
+                f"{self.head_revision()}: upgrade it"
+            )
+
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """One transaction: committed at the end, rolled back on any error."""
@@ -91,10 +100,14 @@ class Store:
             yield connection
 
     def migrate(self, connection: Connection) -> tuple[str | None, str]:
-        """Brings the schema up to date within the caller's transaction; the revisions before and after."""
+        """Brings the schema up to date within the caller's transaction; the revisions before and after.
+
+        Raises `StoreUnavailable` where a newer version of Ebbtide has migrated it.
+        """
         self.db.lock_schema(connection)
         with _migrating:
             before = self._revision(connection)
+            self._refuse_newer(before)
             config = self._config()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
@@ -102,7 +115,7 @@ class Store:
 
     def head_revision(self) -> str:
         """The revision that this version of Ebbtide needs."""
-        head = ScriptDirectory.from_config(self._config()).get_current_head()
+        head = self._scripts().get_current_head()
         assert head is not None, "the wheel carries its migrations"
         return head
 
@@ -122,6 +135,9 @@ class Store:
     @staticmethod
     def _revision(connection: Connection) -> str | None:
         return MigrationContext.configure(connection).get_current_revision()
+
+    def _scripts(self) -> ScriptDirectory:
+        return ScriptDirectory.from_config(self._config())
 
     @staticmethod
     def _config() -> Config:
