@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := build/demo.duckdb
 
-.PHONY: run test check bench horizon pictures clean
+.PHONY: run test soak check bench horizon pictures clean
 
 run: $(READY)
 	@rm -f $(DEMO) $(DEMO).wal; mkdir -p build
@@ -14,6 +14,11 @@ run: $(READY)
 
 test: $(READY)
 	$(BIN)/pytest -q -n 2 --dist worksteal tests
+
+# What the tests do with organisers, at full size, and ten minutes of a daemon with writers beside it.
+soak: $(READY)
+	EBB_SOAK=1 $(BIN)/pytest -q -s tests/conformance/test_sharing.py tests/conformance/test_killed_at_random.py \
+		tests/conformance/test_lost_connections.py tests/cli/test_metrics.py tests/conformance/test_soak.py
 
 check: $(READY)
 	$(BIN)/ruff check .

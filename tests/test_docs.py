@@ -1,10 +1,10 @@
 """The documentation is true: what it shows is run, what exists is in it, and its links lead somewhere.
 
-In README.md and docs/*.md a block ```` ```console ```` is a session: every line `$ ebb …` is run, in order, and what
-stands below it is what it prints, where `…` stands for anything. Each must end with exit code 0, unless the line ends
-in `; echo $?`. Blocks of Python are executed, each going on from the one before; a ```` ```text ```` block right after
-one is what it prints. A block with a file name, as in ```` ```toml mine.toml ````, is written to that file first; JSON
-Lines without one are ingested. Each page has a folder and a store of its own.
+In README.md, docs/*.md and docs/policies/*.md a block ```` ```console ```` is a session: every line `$ ebb …` is run,
+in order, and what stands below it is what it prints, where `…` stands for anything. Each must end with exit code 0,
+unless the line ends in `; echo $?`. Blocks of Python are executed, each going on from the one before; a block
+```` ```text ```` right after one is what it prints. A block with a file name, as in ```` ```toml mine.toml ````, is
+written to that file first; JSON Lines without one are ingested. Each page has a folder and a store of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMMAND = typer.main.get_command(main.app)
 """Made once, since that takes as long as many a command."""
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS / "policies").glob("*.md"))]
 SAMPLE = DOCS / "views" / "README.md"
 VIEWS = [page for page in sorted((DOCS / "views").glob("*.md")) if page != SAMPLE]
 """The pages of the views, which show what they give on the sample that their index makes."""
@@ -332,6 +332,6 @@ def test_relative_links_resolve(page: Path) -> None:
 
 def test_every_page_can_be_reached_from_the_index() -> None:
     index = (DOCS / "README.md").read_text(encoding="utf-8")
-    for page in [*DOCS.glob("*.md"), *(DOCS / "decisions").glob("*.md")]:
+    for page in [path for folder in (".", "decisions", "policies") for path in (DOCS / folder).glob("*.md")]:
         if page.name != "README.md":
             assert f"({page.relative_to(DOCS)})" in index, page.name

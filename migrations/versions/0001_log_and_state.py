@@ -391,6 +391,7 @@ def _postgresql() -> None:
         EXCEPTION WHEN insufficient_privilege THEN NULL;
         END $$
     """)
+    op.execute("CREATE INDEX organiser_runs_open ON organiser_runs (namespace_id, task) WHERE finished_at IS NULL")
     op.execute("CREATE INDEX memory_state_due ON memory_state (namespace_id, due_at) WHERE due_at IS NOT NULL")
     if not citus:
         _triggers()

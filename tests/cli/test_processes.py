@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Timer
+from threading import Event
 
 import pytest
 from sqlalchemy import Engine, event
+from tests.cli.processes import EBB, child, line_with
 
 HOLDER = """
 import sys, duckdb
@@ -22,32 +23,6 @@ print("held", flush=True)
 sys.stdin.readline()
 connection.close()
 """
-EBB = "from ebbtide.cli.main import run; run()"
-
-
-@contextmanager
-def child(*command: str) -> Iterator[subprocess.Popen[str]]:
-    """A Python process with pipes, standard error in its output; killed in the end, or after two minutes."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    with subprocess.Popen([sys.executable, "-c", *command], text=True, **pipes) as process:
-        watchdog = Timer(120, process.kill)
-        watchdog.start()
-        try:
-            yield process
-        finally:
-            watchdog.cancel()
-            process.kill()
-
-
-def line_with(process: subprocess.Popen[str], *words: str) -> str:
-    """Reads output up to the first line with all of these words."""
-    assert process.stdout is not None
-    seen = []
-    for line in process.stdout:
-        seen.append(line)
-        if all(word in line for word in words):
-            return line
-    raise AssertionError(f"{words} not in {''.join(seen)!r}")
 
 
 def fact(number: int, namespace: str) -> bytes:
@@ -117,13 +92,13 @@ def test_commands_and_a_daemon_share_a_store(url, run, monkeypatch):
     assert run("ingest", "-", stdin=fact(1, "early")).code == 0
     with child(EBB, "daemon", "--every", "0.2") as daemon:
         line_with(daemon, "started")
-        line_with(daemon, "run", "namespace=early", "task=lifecycle", "status=done")
+        line_with(daemon, '"event": "run"', '"namespace": "early"', '"task": "lifecycle"', '"status": "done"')
         for number in range(5):
             for command in COMMANDS:
                 done = run(*command, stdin=fact(number, "maya") if number else fact(1, "maya"))
                 assert (done.code, done.err) == (0, ""), command
         assert run("ingest", "-", stdin=fact(1, "late")).code == 0
-        line_with(daemon, "run", "namespace=late", "task=lifecycle", "status=done")
+        line_with(daemon, '"event": "run"', '"namespace": "late"', '"task": "lifecycle"', '"status": "done"')
         daemon.send_signal(signal.SIGTERM)
         line_with(daemon, "stopped")
         assert daemon.wait(60) == 0
@@ -134,7 +109,7 @@ def test_commands_and_a_daemon_share_a_store(url, run, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_daemon_with_nothing_to_do_ends_when_told_to(store, number):
     with child(EBB, "daemon", "--every", "3600") as daemon:
-        line_with(daemon, "run", "task=lifecycle", "status=done")
+        line_with(daemon, '"event": "run"', '"task": "lifecycle"', '"status": "done"')
         daemon.send_signal(number)
         line_with(daemon, "stopped")
         assert daemon.wait(60) == 0
@@ -161,7 +136,8 @@ def test_a_daemon_told_to_stop_while_it_starts_stops(store):
         check=False,
         timeout=20,
     )
-    assert (ended.returncode, ended.stderr) == (0, b"")
+    said = [json.loads(line)["event"] for line in ended.stderr.splitlines()]
+    assert (ended.returncode, ended.stdout, said) == (0, b"", ["started", "stopped"])
 
 
 def test_a_daemon_outlives_a_held_store(store, run, monkeypatch):
@@ -170,7 +146,7 @@ def test_a_daemon_outlives_a_held_store(store, run, monkeypatch):
     with held(store) as holder, child(EBB, "daemon", "--every", "0.2") as daemon:
         assert f"PID {holder.pid}" in line_with(daemon, "store unavailable")
         holder.communicate("\n", timeout=20)
-        line_with(daemon, "run", "task=lifecycle", "status=done")
+        line_with(daemon, '"event": "run"', '"task": "lifecycle"', '"status": "done"')
         daemon.send_signal(signal.SIGTERM)
         line_with(daemon, "stopped")
         assert daemon.wait(60) == 0

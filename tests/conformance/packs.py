@@ -16,21 +16,26 @@ from sqlalchemy import select
 from tests.conformance import ledger
 
 from ebbtide import Ebbtide
-from ebbtide.store.tables import metadata
+from ebbtide.store.tables import leases, metadata
 
 Rows = list[dict[str, Any]]
 
 
 def tables(ebb: Ebbtide) -> dict[str, Rows]:
-    """Every row of every table by primary key, but for when the policies that come with Ebbtide were registered."""
+    """Every row of every table by primary key, but for what is of a place, not of the history: when the policies that
+    come with Ebbtide were registered, and who has or had a lease."""
     found = {}
     with ebb.store.begin() as connection:
         for name, table in metadata.tables.items():
+            if table is leases:
+                continue
             rows = connection.execute(select(table)).mappings()
             found[name] = sorted((_plain(row) for row in rows), key=lambda r, t=table: _key(r, t))
     for row in found["policies"]:
         if not row["namespace_id"]:
             del row["registered_at"]
+    for row in found["namespaces"]:
+        del row["fence"]
     return found
 
 

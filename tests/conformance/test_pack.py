@@ -22,7 +22,6 @@ from tests.conftest import DATABASES, Clock
 from ebbtide import BadInput, Conflict, Ebbtide, NotFound
 from ebbtide.pack.form import PARTS
 from ebbtide.project.rebuild import state_digest
-from ebbtide.store.tables import metadata
 
 pytestmark = pytest.mark.lets_go
 
@@ -100,7 +99,7 @@ def test_out_of_duckdb_into_postgresql_and_back(lived, make_url_for, tmp_path):
             later.append(tables(ebb))
             for namespace in (eventful.HOME, eventful.WORK):
                 ledger.check(ebb, namespace)
-    for name in metadata.tables:
+    for name in found[0]:
         assert found[1][name] == found[0][name], name
         assert found[2][name] == found[0][name], name
         assert later[1][name] == later[0][name], name

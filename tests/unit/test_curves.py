@@ -21,7 +21,16 @@ from ebbtide.model.words import DecayProfile
 from ebbtide.policy.document import Params
 from ebbtide.policy.weights import FSRS_6
 
-BUILT_IN = ("default", "archivist", "fsrs", "permastore", "recency", "spaced")
+BUILT_IN = (
+    "default",
+    "archivist",
+    "fsrs",
+    "permastore",
+    "permastore-critical",
+    "permastore-transient",
+    "recency",
+    "spaced",
+)
 RATES = {"SLOW": 0.005, "MEDIUM": 0.020, "FAST": 0.070, "RAPID": 0.200}
 AGES = (0.0, 1e-11, 1e-6, 1 / 1440, 1 / 24, 0.5, 1, 2, 3.5, 7, 10, 35, 100, 139, 365, 3650, 36_525)
 CENTURY = 36_525

@@ -48,6 +48,23 @@ def test_a_line_is_where_its_points_are() -> None:
     assert middle == int((1.04 - 0.97**60) / 1.04 * 14), "column 43 of 73 is day 60"
 
 
+@pytest.mark.parametrize(
+    ("top", "said"),
+    [
+        (1.0, ["1.00", "0.75", "0.50", "0.25", "0.00"]),
+        (10, ["10.0", "7.5", "5.0", "2.5", "0.0"]),
+        (4320, ["4320", "3240", "2160", "1080", "0"]),
+        (250_000, ["250k", "188k", "125k", "62.5k", "0k"]),
+        (10_000_000, ["10M", "7.5M", "5M", "2.5M", "0M"]),
+    ],
+)
+def test_a_chart_may_go_up_to_any_number(top: float, said: list[str]) -> None:
+    shown = lines(Chart("growth", Axis.MONTHS, [Line("kept", [0, 24], [0, top])], top=top), width=80)
+    assert [line[:5].strip() for line in shown[:14] if line[:5].strip()] == said
+    assert re.match("[⠁-⣿]", shown[0][79]), "its end is at the top, on the right"
+    assert "month 0" in shown[15]
+
+
 def test_ascii_is_ascii() -> None:
     text = "\n".join(lines(CHART, width=80, ascii_only=True))
     assert text.isascii()

@@ -18,7 +18,16 @@ from ebbtide.model.errors import BadInput, NotFound
 from ebbtide.policy.document import policy_from
 from ebbtide.policy.files import library, load, pick
 
-BUILT_IN = ("archivist", "default", "fsrs", "permastore", "recency", "spaced")
+BUILT_IN = (
+    "archivist",
+    "default",
+    "fsrs",
+    "permastore-critical",
+    "permastore-transient",
+    "permastore",
+    "recency",
+    "spaced",
+)
 RFC_SHAPED = """{
   "id": "default_v1",
   "version": "1.0.0",

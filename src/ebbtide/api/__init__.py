@@ -12,6 +12,7 @@ from ebbtide.api.questions import Questions
 from ebbtide.api.rehearsing import Rehearsing
 from ebbtide.api.replaying import Replaying
 from ebbtide.api.simulating import Simulating
+from ebbtide.api.watching import Watching
 
 
 class Ebbtide(
@@ -26,6 +27,7 @@ class Ebbtide(
     FittingPolicies,
     Simulating,
     Rehearsing,
+    Watching,
 ):
     """A store of memory. Every call is a unit of work of its own: on return it is committed, or nothing of it is.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
@@ -12,6 +13,7 @@ from ebbtide.model.errors import BadInput, NotFound
 from ebbtide.model.words import Task
 from ebbtide.organise.extract import extract, refuse_missing
 from ebbtide.organise.lease import put_aside
+from ebbtide.organise.reports import Reports
 from ebbtide.organise.run import Ledger, Organiser, Run
 from ebbtide.organise.sharing import quarantined, shared
 from ebbtide.organise.summarise import Summariser
@@ -30,6 +32,7 @@ class Passing(Opened):
         dry_run: bool = False,
         no_guard: bool = False,
         stopping: Callable[[], bool] = lambda: False,
+        told: Reports | None = None,
     ) -> list[Run]:
         """Runs what is due at an instant (default: now), each task once, at the newest start it makes up.
 
@@ -39,10 +42,10 @@ class Passing(Opened):
         says so.
 
         Other organisers may run on the same store: each namespace is run by one of them. One that fails stops no
-        other; it is set aside for a while, and its run is `quarantined`.
+        other; it is set aside for a while, and its run is `quarantined`. `told` hears of the runs as they end.
         """
         at, chosen = self._past(as_of), self._tasks(tasks)
-        with self._organiser(dry_run, stopping, guarded=not no_guard) as organiser:
+        with self._organiser(dry_run, stopping, guarded=not no_guard, told=told) as organiser:
             if dry_run:
                 return self._rehearsed(organiser, chosen, namespace, at)
             names = organiser.namespaces() if namespace is None else [_known(organiser, namespace)]
@@ -100,9 +103,13 @@ class Passing(Opened):
         *,
         guarded: bool = True,
         over_all: bool = True,
+        told: Reports | None = None,
     ) -> Iterator[Organiser]:
+        told = told or Reports()
         with ExitStack() as held:
+            began = time.monotonic()
             connection = held.enter_context(self.store.session())
+            told.waited(time.monotonic() - began)
             if dry_run:
                 whole = held.enter_context(connection.begin())
                 yield Organiser(
@@ -139,6 +146,7 @@ class Passing(Opened):
                 released,
                 guarded,
                 over_all,
+                told,
             )
             yield organiser
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import timedelta
@@ -14,10 +14,11 @@ from typing import Annotated, Any
 import typer
 
 from ebbtide.api import Ebbtide
-from ebbtide.cli import output
+from ebbtide.cli import growth, output
 from ebbtide.cli.options import OneNamespace, Output, Url, opened
 from ebbtide.cli.output import Format
 from ebbtide.decay.compare import Comparison, Lasting, compare
+from ebbtide.model.errors import BadInput
 from ebbtide.policy.document import Policy
 from ebbtide.policy.files import load
 from ebbtide.replay.simulate import OUTCOMES, Fate, Side, Simulation
@@ -89,7 +90,7 @@ def _days(days: float | None) -> str:
 
 
 def simulate(
-    policy: Which,
+    policy: Annotated[str | None, typer.Argument(metavar="POLICY", help="id@version, or a policy file")] = None,
     against: Annotated[
         str | None, typer.Option(help="Another policy [default: what each memory is under]", show_default=False)
     ] = None,
@@ -97,6 +98,14 @@ def simulate(
     namespace: OneNamespace = None,
     limit: Annotated[int, typer.Option(min=0, help="At most so many memories that fare differently")] = 10,
     daily: Annotated[bool, typer.Option("--daily", help="A row for each day, not for each week")] = False,
+    growing: Annotated[bool, typer.Option("--growth", help="How a store grows, by the numbers below")] = False,
+    months: growth.Months = None,
+    arrivals: growth.Arrivals = None,
+    merge_rate: growth.MergeRate = None,
+    events: growth.Events = None,
+    ttl_days: growth.TtlDays = None,
+    size: growth.Size = None,
+    svg: growth.SvgFile = None,
     url: Url = None,
     format: Output = Format.TABLE,
 ) -> None:
@@ -104,6 +113,16 @@ def simulate(
 
     Example: ebb policy simulate archivist@1.0.0 --until 2027-01-01T00:00:00Z
     """
+    numbers = {"arrivals": arrivals, "merge_rate": merge_rate, "events": events, "ttl_days": ttl_days}
+    asked = numbers | {"months": months, "size": size, "svg": svg}
+    if growing:
+        given = {"POLICY": policy, "against": against, "until": until, "namespace": namespace, "daily": daily or None}
+        _refuse(given, "is of a policy over the store: leave it out with --growth")
+        growth.show(growth.asked(numbers, months, size, svg), format)
+        return
+    _refuse(asked, "is of --growth: add that, or leave it out")
+    if policy is None:
+        raise BadInput("is missing: a policy as id@version or as a file, or --growth", field="POLICY")
     with opened(url) as ebb:
         other = None if against is None else _policy(against, ebb)
         found = ebb.simulate(_policy(policy, ebb), other, until=until, namespace=namespace, limit=limit)
@@ -111,6 +130,12 @@ def simulate(
         output.document(found)
     else:
         _show(found, 1 if daily else 7)
+
+
+def _refuse(given: Mapping[str, Any], why: str) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise BadInput(why, field=name)
 
 
 def _show(found: Simulation, length: int) -> None:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ebbtide.audit.explanation import Decision, Explanation
-from ebbtide.cli import output
+from ebbtide.cli import drawing, output
 from ebbtide.cli.options import AsOf, KnownAt, Namespace, Object, Output, Url, namespace_of, opened
 from ebbtide.cli.output import Format
-from ebbtide.draw import terminal
 from ebbtide.draw.chart import Axis, Chart, Line, Mark, Threshold
-from ebbtide.draw.svg import refuse_missing, svg
+from ebbtide.draw.svg import refuse_missing
 from ebbtide.model import instant
-from ebbtide.model.errors import BadInput
 
 
 def register(app: typer.Typer) -> None:
@@ -46,18 +42,11 @@ def explain(
     with opened(url) as ebb:
         found = ebb.explain(obj, namespace=namespace_of(namespace), as_of=as_of, known_at=known_at)
     if svg_file is not None:
-        _write(svg_file, svg(chart_of(found)))
+        drawing.write(svg_file, chart_of(found))
     if format == Format.JSON:
         output.document(found)
     else:
         _show(found)
-
-
-def _write(file: str, text: str) -> None:
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot be written: {error.strerror}", file=file) from error
 
 
 def chart_of(found: Explanation) -> Chart:
@@ -75,15 +64,10 @@ def chart_of(found: Explanation) -> Chart:
 
 
 def _show(found: Explanation) -> None:
-    plain = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-    if plain and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-    console = output.console()
-    console.print(output.printable(found.summary))
+    drawing.ascii_only()
+    output.console().print(output.printable(found.summary))
     sys.stdout.write("\n")
-    width = min(console.width, 100) if sys.stdout.isatty() else 80
-    for line in terminal.drawn(chart_of(found), width=width, ascii_only=plain):
-        console.print(line, no_wrap=True, crop=True)
+    drawing.show(chart_of(found))
     sys.stdout.write("\n")
     output.table(f"As of {found.as_of:%Y-%m-%d %H:%M:%S} UTC", ("what", "is"), list(_rows(found)))
     if found.forecast:

@@ -12,7 +12,23 @@ import typer
 from typer.exceptions import TyperException
 
 from ebbtide import __version__
-from ebbtide.cli import act, audit, bench, explain, fit, follow, output, pack, policy, proof, replay, runs, sql, tell
+from ebbtide.cli import (
+    act,
+    audit,
+    bench,
+    daemon,
+    explain,
+    fit,
+    follow,
+    output,
+    pack,
+    policy,
+    proof,
+    replay,
+    runs,
+    sql,
+    tell,
+)
 from ebbtide.cli.options import (
     Actor,
     AsOf,
@@ -31,7 +47,6 @@ from ebbtide.cli.settings import read
 from ebbtide.memory.ingest import Ingested
 from ebbtide.memory.ranking import read_candidates
 from ebbtide.model.errors import BadInput, EbbtideError
-from ebbtide.organise.daemon import daemon as run_daemon
 
 app = typer.Typer(
     help="Ebbtide: memory that fades by rules you can read, audit and replay.\n\n"
@@ -214,24 +229,7 @@ def organise(
             output.decisions(rehearsed)
 
 
-@app.command()
-def daemon(
-    every: Annotated[
-        float | None, typer.Option(help="Seconds between wake-ups [default: 60]", show_default=False)
-    ] = None,
-    namespace: OneNamespace = None,
-    url: Url = None,
-) -> None:
-    """Run the schedule until stopped; SIGTERM finishes the chunk in hand.
-
-    Example: ebb daemon --every 60
-    """
-    settings = read()
-    with opened(url) as ebb:
-        run_daemon(
-            lambda stopping: ebb.organise(namespace=namespace, stopping=stopping),
-            every=settings.every if every is None else every,
-        )
+daemon.register(app)
 
 
 @app.command()

@@ -33,6 +33,8 @@ class Settings(BaseSettings):
     actor_type: ActorType = ActorType.SYSTEM_PROCESS
     wait: Annotated[float, Field(ge=0, le=3600)] = 30.0
     every: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] | None = None
+    metrics_host: str = "127.0.0.1"
     config: Path | None = None
 
     @classmethod

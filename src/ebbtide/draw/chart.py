@@ -8,15 +8,16 @@ from enum import StrEnum
 
 
 class Axis(StrEnum):
-    """What x counts: instants in µs, or days since the beginning."""
+    """What x counts: instants in µs, or days or months since the beginning."""
 
     INSTANTS = "instants"
     DAYS = "days"
+    MONTHS = "months"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line, by its points in ascending order of x; y is in [0, 1]."""
+    """One line, by its points in ascending order of x; y is from 0 to the chart's `top`."""
 
     name: str
     x: Sequence[float]
@@ -42,7 +43,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What is to be drawn. The first line is the one that matters most; what lies right of `now` is to come."""
+    """What is to be drawn. The first line is the one that matters most; what lies right of `now` is to come.
+
+    `top` is what y goes up to: 1 for scores.
+    """
 
     title: str
     axis: Axis
@@ -50,6 +54,7 @@ class Chart:
     thresholds: Sequence[Threshold] = ()
     marks: Sequence[Mark] = ()
     now: float | None = None
+    top: float = 1.0
 
     @property
     def span(self) -> tuple[float, float]:

@@ -83,10 +83,10 @@ def _draw(axes: Any, chart: Chart) -> None:
             label=f"{letter} {what}",
             gid=f"mark-{what}",
         )
-    axes.set_ylim(0, 1.04)
+    axes.set_ylim(0, 1.04 * chart.top)
     axes.set_title(chart.title, fontsize=10, parse_math=False)
-    if chart.axis == Axis.DAYS:
-        axes.set_xlabel("days")
+    if chart.axis != Axis.INSTANTS:
+        axes.set_xlabel(chart.axis.value)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
 
 

@@ -66,12 +66,13 @@ class _Grid:
 
     def __init__(self, chart: Chart, width: int, height: int) -> None:
         self._chart, self._width, self._height = chart, width, height
+        self._ceiling = _HEADROOM * chart.top
         self._low, high = chart.span
         self._high = self._low + (high - self._low) * (1 + 0.5 / width)
         self.letters = letters([mark.what for mark in chart.marks])
 
     def _row(self, y: float) -> int:
-        return min(self._height - 1, max(0, math.floor((_HEADROOM - y) / _HEADROOM * self._height)))
+        return min(self._height - 1, max(0, math.floor((self._ceiling - y) / self._ceiling * self._height)))
 
     def _column(self, x: float) -> int:
         share = (x - self._low) / (self._high - self._low)
@@ -98,7 +99,7 @@ class _Grid:
 
     def _dots(self, line: Line, *, solid: bool) -> list[str]:
         """A line as rows of braille; one that is not solid is dotted."""
-        canvas = plotille.Canvas(self._width, self._height, self._low, 0.0, self._high, _HEADROOM)
+        canvas = plotille.Canvas(self._width, self._height, self._low, 0.0, self._high, self._ceiling)
         points = list(zip(map(float, line.x), map(float, line.y), strict=True))
         if solid:
             for (x0, y0), (x1, y1) in pairwise(points):
@@ -114,8 +115,9 @@ class _Grid:
 
     def labels(self) -> dict[int, str]:
         """The numbers of y, by row: those of thresholds go before others."""
-        found = {self._row(y): f"{y:.2f}" for y in (1.0, 0.75, 0.5, 0.25, 0.0)}
-        return found | {self._row(one.y): f"{one.y:.2f}" for one in reversed(self._chart.thresholds)}
+        top = self._chart.top
+        found = {self._row(share * top): _number(share * top, top) for share in (1.0, 0.75, 0.5, 0.25, 0.0)}
+        return found | {self._row(one.y): _number(one.y, top) for one in reversed(self._chart.thresholds)}
 
     def axis(self, signs: _Signs) -> Iterator[Text]:
         """The axis of x with its ticks, and what they say."""
@@ -130,10 +132,19 @@ class _Grid:
         yield Text(" " * GUTTER + said.rstrip())
 
     def _said(self, x: float) -> str:
-        if self._chart.axis == Axis.DAYS:
-            return f"day {x:.0f}" if self._high - self._low > self._width / 10 else f"day {x:.2f}"
+        if self._chart.axis != Axis.INSTANTS:
+            unit = self._chart.axis.value.removesuffix("s")
+            return f"{unit} {x:.0f}" if self._high - self._low > self._width / 10 else f"{unit} {x:.2f}"
         short = timedelta(microseconds=self._high - self._low) < timedelta(days=8)
         return f"{to_datetime(round(x)):{'%m-%d %H:%M' if short else '%Y-%m-%d'}}"
+
+
+def _number(y: float, top: float) -> str:
+    """A number of y, in the five columns there are for it."""
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if top >= max(unit, 1e5):
+            return f"{y / unit:.3g}{letter}"
+    return f"{y:.{2 if top <= 1 else 1 if top < 100 else 0}f}"
 
 
 def letters(words: Sequence[str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import FrameType
+from typing import Any
 
 import structlog
 from apscheduler.events import EVENT_SCHEDULER_STARTED
@@ -17,18 +18,15 @@ from apscheduler.schedulers.blocking import BlockingScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from ebbtide.model.errors import BadInput, StoreUnavailable
-from ebbtide.model.words import RunStatus
-from ebbtide.organise.run import Run
 
 log = structlog.get_logger()
 
 
-def daemon(organise: Callable[[Callable[[], bool]], list[Run]], *, every: float) -> None:
-    """Calls `organise` at once and then every so many seconds, until told to stop.
+def daemon(one_pass: Callable[[Callable[[], bool]], Any], *, every: float, **said: Any) -> None:
+    """Calls `one_pass` at once and then every so many seconds, until told to stop.
 
-    `organise` is given the question whether to stop, to be asked between chunks. What it could not do, since the guard
-    holds it or its namespace failed, is logged as a warning. A busy store is waited for until the
-    next wake-up; any other error ends the daemon.
+    It is given the question whether to stop, to be asked between chunks. A store that is busy or out of reach is
+    waited for until the next wake-up; any other error ends the daemon. `said` is logged as it starts.
     """
     if not every > 0:
         raise BadInput("must be more than 0 seconds", field="every")
@@ -38,19 +36,7 @@ def daemon(organise: Callable[[Callable[[], bool]], list[Run]], *, every: float)
 
     def wake() -> None:
         try:
-            for run in organise(stop.is_set):
-                waits = run.status in (RunStatus.HELD, RunStatus.QUARANTINED)
-                why = {"why": run.error or str(run.verdict)} if waits else {}
-                (log.warning if waits else log.info)(
-                    "run",
-                    task=run.task,
-                    namespace=run.namespace_id,
-                    as_of=run.as_of,
-                    status=run.status,
-                    entries=run.entries,
-                    run_id=str(run.run_id),
-                    **why,
-                )
+            one_pass(stop.is_set)
         except StoreUnavailable as error:
             log.warning("store unavailable, trying again at the next wake-up", error=str(error))
         except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
@@ -77,7 +63,7 @@ def daemon(organise: Callable[[Callable[[], bool]], list[Run]], *, every: float)
             misfire_grace_time=None,
         )
         scheduler.add_listener(shut_down, EVENT_SCHEDULER_STARTED)
-        log.info("started", every=every)
+        log.info("started", every=every, **said)
         if not stop.is_set():
             scheduler.start()
     finally:

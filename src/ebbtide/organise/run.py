@@ -8,13 +8,28 @@ claimed, and what it said stands in the row; an approved slot is begun again in 
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, case, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    ScalarSelect,
+    Select,
+    Text,
+    bindparam,
+    column,
+    func,
+    insert,
+    select,
+    update,
+    values,
+)
 
 from ebbtide.log.head import Head, lock
 from ebbtide.model.entry import Draft
@@ -27,9 +42,10 @@ from ebbtide.organise.centrality import CENTRAL, centrality
 from ebbtide.organise.decay import SUBJECT_TO_DECAY, decay, parameters
 from ebbtide.organise.dedup import SUBJECT_TO_DEDUP, dedup
 from ebbtide.organise.guard import GUARDED, Judge, Verdict
-from ebbtide.organise.lease import Lease, Taken, check, claim, release
+from ebbtide.organise.lease import LEASE, Lease, Taken, check, claim, release
 from ebbtide.organise.lifecycle import lifecycle
 from ebbtide.organise.listed import JUDGED_AT
+from ebbtide.organise.reports import Reports
 from ebbtide.organise.retention import retention
 from ebbtide.organise.summarise import WINDOWS, Summariser, Summary, summarised, windows, written
 from ebbtide.policy.document import Policy
@@ -39,7 +55,7 @@ from ebbtide.project.scope import CHUNK, Scope, next_scope
 from ebbtide.project.shelf import Shelf
 from ebbtide.project.writer import Writer
 from ebbtide.store.database import Database
-from ebbtide.store.tables import namespaces, organiser_runs
+from ebbtide.store.tables import event_log, namespaces, organiser_runs
 
 _LEAVE: dict[Ruling | None, Any] = {
     Ruling.HELD: (leaving.TO_WARN, "to warn"),
@@ -55,7 +71,8 @@ _ORDER = {task: place for place, task in enumerate(Task)}
 class Run:
     """What one slot came to. `entries` counts those of objects; each chunk adds its ORGANISER_RUN.
 
-    `guard` is the guard's verdict as JSON text, where one was given; `error` is why a namespace is set aside.
+    `policy` is the version it ran under; `guard` is the guard's verdict as JSON text, where one was given; `error` is
+    why a namespace is set aside.
     """
 
     run_id: UUID
@@ -70,6 +87,7 @@ class Run:
     deprecated: int = 0
     expired: int = 0
     entries: int = 0
+    policy: str | None = None
     guard: str | None = None
     error: str | None = None
 
@@ -81,7 +99,7 @@ class Run:
     @classmethod
     def from_row(cls, row: RowMapping) -> Run:
         """A run from its row of the ledger."""
-        return cls(**{name: row[name] for name in cls.__slots__ if name in row})
+        return cls(**{name: row[name] for name in cls.__slots__ if name in row}, policy=_policy_of(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +174,13 @@ class Organiser:
     released: Callable[[], AbstractContextManager[Any]] = nullcontext
     guarded: bool = True
     over_all: bool = True
+    told: Reports = field(default_factory=Reports)
     holder: str = field(default_factory=lambda: secrets.token_hex(16))
     lease: Lease | None = None
 
     def __post_init__(self) -> None:
         self.stopped = False
+        self._written: dict[str, int] = {}
         self._shelf = Shelf(self.connection)
         self._guard = Judge(self.db, self.connection, over_all=self.over_all)
 
@@ -174,6 +194,7 @@ class Organiser:
     def take(self, namespace: str, *, wait: bool) -> Lease | Taken:
         """Takes the lease of a namespace, or says why it cannot be had."""
         with self.transaction():
+            self.db.end_when_idle(self.connection, LEASE)
             found = claim(self.db, self.connection, namespace, self.holder, wait=wait)
         self.lease = found if isinstance(found, Lease) else None
         return found
@@ -187,7 +208,14 @@ class Organiser:
 
     def _lock(self, namespace: str, *, away: bool = False) -> Head:
         """Locks the head for a chunk; raises `Overtaken` where the lease is another's by now."""
-        head = lock(self.db, self.connection, namespace)
+        began = time.monotonic()
+        try:
+            if self.lease is not None:
+                # Who is stopped in the middle would else keep the namespace locked for as long as it is stopped.
+                self.db.end_when_idle(self.connection, LEASE)
+            head = lock(self.db, self.connection, namespace)
+        finally:
+            self.told.waited(time.monotonic() - began)
         assert head is not None, "namespaces are never removed"
         if self.lease is not None:
             check(self.db, self.connection, self.lease, head, away=away)
@@ -216,17 +244,11 @@ class Organiser:
             if head is None:
                 raise NotFound(f"there is no namespace {namespace!r}", field="namespace")
             policy = self._shelf.terms(namespace, head.policy_id, head.policy_version).policy
-            runs = organiser_runs.c
-            running = func.max(case((runs.finished_at.is_(None), runs.slot)))
-            rows = self.connection.execute(
-                select(runs.task, func.max(runs.slot), running)
-                .where(runs.namespace_id == namespace)
-                .group_by(runs.task)
-            ).all()
+            rows = self.connection.execute(self.db.once("newest slots", _newest_slots), {"name": namespace}).all()
         return Ledger(
             {task: policy.interval(task) for task in Task},
             policy.scheduled(),
-            {Task(task): last for task, last, _ in rows},
+            {Task(task): last for task, last, _ in rows if last is not None},
             {Task(task): open_slot for task, _, open_slot in rows if open_slot is not None},
             head.began_at,
         )
@@ -234,9 +256,14 @@ class Organiser:
     def run(self, namespace: str, task: Task, start: int) -> Run | None:
         """Runs a slot to its end; None where it was done before, or the organiser was told to stop."""
         chunk = self._one_chunk_of_windows if task == Task.SUMMARISE else self._one_chunk
+        began = time.monotonic()
         while not self._stops():
             finished, run = chunk(namespace, task, start)
+            self.told.wrote(self._written)
+            self._written = {}
             if finished:
+                if run is not None:
+                    self.told.ran(run, time.monotonic() - began)
                 return run
         return None
 
@@ -282,6 +309,7 @@ class Organiser:
         chunk.note(OpType.ORGANISER_RUN, _report(slot, scope, run.status, counts), effective_at=start, actor=actor)
         chunk.close()
         self._keep(run, scope, now)
+        self._count(head)
         return scope.last, run
 
     def _one_chunk_of_windows(self, namespace: str, task: Task, start: int) -> tuple[bool, Run | None]:
@@ -339,9 +367,19 @@ class Organiser:
                 policy_version=policy.version,
             )
         )
+        before = writer.head
         writer.flush()
         self._keep(run, scope, writer.recorded_at)
+        self._count(before)
         return scope.last, run
+
+    def _count(self, before: Head) -> None:
+        """Counts what this chunk wrote, for whom it is told once it is committed: all behind the head it locked."""
+        if self.told.counts:
+            log = event_log.c
+            mine = log.namespace_id == before.namespace_id, log.seq > before.last_seq
+            query = select(log.op_type, func.count()).where(*mine).group_by(log.op_type)
+            self._written = dict(self.connection.execute(query).tuples().all())
 
     def _keep(self, run: Run, scope: Scope, now: int) -> None:
         """Moves the slot's row on."""
@@ -432,6 +470,18 @@ class Organiser:
         return self._shelf.terms(head.namespace_id, head.policy_id, head.policy_version).policy
 
 
+def _newest_slots() -> Select[Any]:
+    """Per task the newest slot and the newest unfinished one, each found by an index: it costs the same after years."""
+    tasks = values(column("task", Text), name="tasks").data([(task.value,) for task in Task])
+    runs = organiser_runs.c
+    mine = runs.namespace_id == bindparam("name", type_=Text), runs.task == tasks.c.task
+
+    def newest(*which: ColumnElement[bool]) -> ScalarSelect[int]:
+        return select(func.max(runs.slot)).where(*mine, *which).correlate(tasks).scalar_subquery()
+
+    return select(tasks.c.task, newest(), newest(runs.finished_at.is_(None)))
+
+
 def _moved_on(slot: Mapping[str, Any], scope: Scope, counts: Mapping[str, int]) -> Run:
     """What a slot has come to with another chunk."""
     total = {name: slot[name] + counts.get(name, 0) for name in (*COUNTS, "entries")}
@@ -442,7 +492,11 @@ def _moved_on(slot: Mapping[str, Any], scope: Scope, counts: Mapping[str, int]) 
     elif scope.last:
         status = RunStatus.DONE if total["entries"] else RunStatus.NOTHING_DUE
     named = (slot["run_id"], slot["task"], slot["namespace_id"], slot["slot"])
-    return Run(*named, status, **total, guard=slot["guard"])
+    return Run(*named, status, **total, policy=_policy_of(slot), guard=slot["guard"])
+
+
+def _policy_of(slot: Mapping[str, Any] | RowMapping) -> str:
+    return f"{slot['policy_id']}@{slot['policy_version']}"
 
 
 def _slot(namespace: str, task: str, start: int) -> Any:

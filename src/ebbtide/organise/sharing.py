@@ -38,6 +38,7 @@ def shared(organiser: Organiser, names: Iterable[str], due: Slots) -> list[Run]:
         aside = put_aside(organiser.db, organiser.connection)
     for name in found.keys() & aside.keys():
         found[name].append(quarantined(aside[name]))
+        organiser.told.ran(found[name][0], 0)
     waiting = [name for name in found if name not in aside]
     first = random.Random(organiser.holder).randrange(len(waiting) or 1)
     waiting = waiting[first:] + waiting[:first]
@@ -54,6 +55,7 @@ def _cared_for(organiser: Organiser, name: str, due: Slots, runs: list[Run], tri
             return True
         taken = organiser.take(name, wait=not tries_left)
         if not isinstance(taken, Lease):
+            organiser.told.passed_by(taken)
             return taken != Taken.BUSY
         for slot in due(organiser.ledger(name)):
             run = organiser.run(name, slot[1], slot[0])
@@ -80,7 +82,11 @@ def _set_aside(organiser: Organiser, name: str, slot: tuple[int, Task] | None, e
         why = one_line(error)
         set_aside(organiser.db, organiser.connection, name, organiser.holder, task=task, slot=start, why=why)
         row = put_aside(organiser.db, organiser.connection).get(name)
-    return [] if row is None else [quarantined(row)]
+    if row is None:
+        return []
+    run = quarantined(row)
+    organiser.told.ran(run, 0)
+    return [run]
 
 
 def quarantined(row: Any) -> Run:

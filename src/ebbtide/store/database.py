@@ -312,6 +312,10 @@ class Database(ABC):
         """What tells a connection from all others of the database; None where there can be no other."""
 
     @abstractmethod
+    def end_when_idle(self, connection: Connection, micros: int) -> None:
+        """Has the database end this transaction, and its connection, when nothing is asked in it for so long."""
+
+    @abstractmethod
     def session_gone(self, connection: Connection, session: str | None) -> bool:
         """Whether the connection of that name is certainly gone."""
 

@@ -329,6 +329,9 @@ class DuckDB(Database):
     def session(self, connection: Connection) -> str | None:
         return None
 
+    def end_when_idle(self, connection: Connection, micros: int) -> None:
+        """Nothing to do: whoever has the file shares it with nobody, and the operating system sees to its end."""
+
     def session_gone(self, connection: Connection, session: str | None) -> bool:
         # Whoever had the file before has let go of it.
         return True

@@ -88,6 +88,11 @@ class PostgreSQL(Database):
             connect_args={
                 "connect_timeout": max(2, round(wait)),
                 "application_name": "ebbtide",
+                # A server that is gone without a word is noticed within a minute.
+                "keepalives_idle": 30,
+                "keepalives_interval": 10,
+                "keepalives_count": 3,
+                "tcp_user_timeout": 60_000,
                 "options": f"-c lock_timeout={max(1, round(wait * 1000))}",
             },
         )
@@ -110,9 +115,14 @@ class PostgreSQL(Database):
         try:
             with connection:
                 yield connection
-        except OperationalError as error:
+        except DBAPIError as error:
+            # A transaction that the server ends for idling is no operational error to psycopg.
+            if not (isinstance(error, OperationalError) or error.connection_invalidated):
+                raise
             reason = str(error.orig).strip().splitlines()[0]
-            raise StoreUnavailable(f"PostgreSQL at {self._where}: {reason}; nothing was written: try again") from error
+            lost_at_commit = error.connection_invalidated and error.statement is None
+            what = "whether it was written is not known" if lost_at_commit else "nothing was written"
+            raise StoreUnavailable(f"PostgreSQL at {self._where}: {reason}; {what}: try again") from error
 
     @contextmanager
     def selected(
@@ -135,7 +145,11 @@ class PostgreSQL(Database):
         names = [column.name for column in table.columns]
         raw: Any = connection.connection.dbapi_connection
         columns = ", ".join(f'"{name}"' for name in names)
-        with raw.cursor() as cursor, cursor.copy(f'COPY "{table.name}" ({columns}) FROM STDIN') as copy:
+        with (
+            _raising(connection),
+            raw.cursor() as cursor,
+            cursor.copy(f'COPY "{table.name}" ({columns}) FROM STDIN') as copy,
+        ):
             for row in rows:
                 copy.write_row([row[name] for name in names])
 
@@ -171,7 +185,11 @@ class PostgreSQL(Database):
     def load(self, connection: Connection, table: Table, batch: pa.RecordBatch) -> None:
         raw: Any = connection.connection.dbapi_connection
         columns = ", ".join(f'"{name}"' for name in batch.schema.names)
-        with raw.cursor() as cursor, cursor.copy(f'COPY "{table.name}" ({columns}) FROM STDIN') as copy:
+        with (
+            _raising(connection),
+            raw.cursor() as cursor,
+            cursor.copy(f'COPY "{table.name}" ({columns}) FROM STDIN') as copy,
+        ):
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 copy.write_row(row)
 
@@ -293,6 +311,10 @@ class PostgreSQL(Database):
             connection.execute(text(f"SELECT {_SESSION} FROM pg_stat_activity WHERE pid = pg_backend_pid()")).scalar()
         )
 
+    def end_when_idle(self, connection: Connection, micros: int) -> None:
+        limit = func.set_config("idle_in_transaction_session_timeout", str(micros // 1000), True)
+        connection.execute(select(limit))
+
     def session_gone(self, connection: Connection, session: str | None) -> bool:
         if session is None:
             return False
@@ -352,6 +374,19 @@ _SLOW_EMBEDDINGS = """
         AND EXISTS (SELECT FROM contents WHERE dimensions IS NOT NULL)
 """
 """Whether there are embeddings that pgvector could compare, were it not for one statement."""
+
+
+@contextmanager
+def _raising(connection: Connection) -> Iterator[None]:
+    """Raises what goes wrong in psycopg as SQLAlchemy does for its own statements, and lets go of a lost connection."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raw: Any = connection.connection.dbapi_connection
+        if lost := raw.closed:
+            connection.invalidate(error)
+        raise DBAPIError.instance("COPY", None, error, psycopg.Error, connection_invalidated=lost) from error
+
 
 _SESSION = "pid || ' ' || date_part('epoch', backend_start)"
 """The process of a connection and when it began, since process ids come again."""

@@ -69,6 +69,10 @@ class Store:
                 self._refuse_old(connection)
             yield connection
 
+    def look_again(self) -> None:
+        """Has the next session look at the migrations once more: others may have migrated the store meanwhile."""
+        self._current = False
+
     def _refuse_old(self, connection: Connection) -> None:
         with connection.begin():
             current = self._revision(connection)
