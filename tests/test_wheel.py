@@ -103,6 +103,7 @@ def test_the_installed_command_works_from_an_empty_folder(ebb, tmp_path):
     built_in = {path.stem.replace("-1.0.0", "@1.0.0") for path in (ROOT / "policies").glob("*-1.0.0.toml")}
     assert {policy["policy"] for policy in listed} == built_in
     assert json.loads(ebb("list", "-n", "maya", "--all", "--format", "json").stdout)["memories"] != []
-    assert ebb("organise").returncode == 0
+    # All that was due in two years at once is more than the guard lets go.
+    assert ebb("organise", "--no-guard").returncode == 0
     assert ebb("doctor").stdout == "All is well.\n"
     assert ebb("--version").stdout.startswith("ebb ")
