@@ -19,6 +19,7 @@ def page(found: Found, described: Setting, varied: Sequence[Setting]) -> str:
         [
             (HERE / "long_horizon.md").read_text(encoding="utf-8"),
             *_long_horizon(found, described),
+            (HERE / "long_horizon_remarks.md").read_text(encoding="utf-8"),
             *_varied(found, varied),
             *_decay(found),
             *_transitions(found),

@@ -7,18 +7,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ebbtide.api import Ebbtide
-from ebbtide.cli import growth, output
+from ebbtide.cli import drawing, growth, output
 from ebbtide.cli.options import OneNamespace, Output, Url, opened
 from ebbtide.cli.output import Format
 from ebbtide.decay.compare import Comparison, Lasting, compare
+from ebbtide.draw.chart import Axis, Chart, Line
 from ebbtide.model.errors import BadInput
+from ebbtide.model.instant import DAY, to_micros
 from ebbtide.policy.document import Policy
 from ebbtide.policy.files import load
 from ebbtide.replay.simulate import OUTCOMES, Fate, Side, Simulation
@@ -114,18 +117,19 @@ def simulate(
     Example: ebb policy simulate archivist@1.0.0 --until 2027-01-01T00:00:00Z
     """
     numbers = {"arrivals": arrivals, "merge_rate": merge_rate, "events": events, "ttl_days": ttl_days}
-    asked = numbers | {"months": months, "size": size, "svg": svg}
     if growing:
         given = {"POLICY": policy, "against": against, "until": until, "namespace": namespace, "daily": daily or None}
         _refuse(given, "is of a policy over the store: leave it out with --growth")
         growth.show(growth.asked(numbers, months, size, svg), format)
         return
-    _refuse(asked, "is of --growth: add that, or leave it out")
+    _refuse(numbers | {"months": months, "size": size}, "is of --growth: add that, or leave it out")
     if policy is None:
         raise BadInput("is missing: a policy as id@version or as a file, or --growth", field="POLICY")
     with opened(url) as ebb:
         other = None if against is None else _policy(against, ebb)
         found = ebb.simulate(_policy(policy, ebb), other, until=until, namespace=namespace, limit=limit)
+    if svg is not None:
+        drawing.write(svg, _chart(found))
     if format == Format.JSON:
         output.document(found)
     else:
@@ -139,8 +143,7 @@ def _refuse(given: Mapping[str, Any], why: str) -> None:
 
 
 def _show(found: Simulation, length: int) -> None:
-    sides = (found.under, found.against)
-    names = [side.policy or "as it is" for side in sides]
+    sides, names = (found.under, found.against), _sides(found)
     output.table(
         f"{found.memories} memories, {found.active} ACTIVE, to {found.until:%Y-%m-%d %H:%M}",
         ("under", *OUTCOMES, "ACTIVE in the end"),
@@ -150,6 +153,7 @@ def _show(found: Simulation, length: int) -> None:
         ),
         numbers=(*OUTCOMES, "ACTIVE in the end"),
     )
+    drawing.show(_chart(found))
     spans = [_spans(side, found, length) for side in sides]
     columns = [*OUTCOMES[:4], "ACTIVE"]
     output.table(
@@ -180,6 +184,30 @@ def _show(found: Simulation, length: int) -> None:
                 for one in found.differences
             ),
         )
+
+
+def _sides(found: Simulation) -> list[str]:
+    return [side.policy or "as it is" for side in (found.under, found.against)]
+
+
+def _chart(found: Simulation) -> Chart:
+    """How many are ACTIVE at the end of each day, under both."""
+    lines = []
+    for name, side in zip(_sides(found), (found.under, found.against), strict=True):
+        points = {to_micros(found.as_of): found.active}
+        points |= {min(_end(day.day), to_micros(found.until)): day.active for day in side.days}
+        points.setdefault(to_micros(found.until), side.active)
+        # Where nothing leaves the line is level: the last number stands until a day begins on which one does.
+        steps = [(at, count) for at, count in sorted(points.items())]
+        levels = [(later - DAY, count) for (_, count), (later, _) in pairwise(steps) if later - DAY > steps[0][0]]
+        drawn = sorted({**dict(levels), **dict(steps)}.items())
+        lines.append(Line(name, [at for at, _ in drawn], [count for _, count in drawn]))
+    top = max((max(line.y) for line in lines), default=1)
+    return Chart("ACTIVE memories", Axis.INSTANTS, lines, top=float(max(top, 1)))
+
+
+def _end(day: date) -> int:
+    return to_micros(datetime.combine(day, time(), UTC)) + DAY
 
 
 def _spans(side: Side, found: Simulation, length: int) -> dict[str, Sequence[int]]:
