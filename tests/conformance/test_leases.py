@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ledger import check, entries_of
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from ebbtide import Ebbtide
 from ebbtide.log.head import lock
@@ -83,6 +83,8 @@ def test_a_lease_ends_with_the_connection_of_its_holder(make_url_for, clock) -> 
             with dying._organiser() as one:
                 taken = one.take("default", wait=False)
                 assert two.take("default", wait=False) == Taken.LEASED
+                pid = one.connection.connection.dbapi_connection.info.backend_pid
+                execute(ebb, select(func.pg_terminate_backend(pid, 10_000)))  # and waits until it is gone
                 one.connection.invalidate()
             assert isinstance(two.take("default", wait=False), Lease)
             assert two.lease.fence == taken.fence + 1
