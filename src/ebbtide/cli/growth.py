@@ -29,7 +29,9 @@ TtlDays = Annotated[
     float | None, typer.Option(min=0, max=36_525, help="How long events last [default: 90]", show_default=False)
 ]
 Size = Annotated[float | None, typer.Option(min=0, help="Also the merge rate to end at this size", show_default=False)]
-SvgFile = Annotated[str | None, typer.Option(metavar="FILE", help="Also draw the two lines into it", show_default=False)]
+SvgFile = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Also draw the two lines into it", show_default=False)
+]
 
 KEPT_ALL, KEPT = "all kept", "merge and expire"
 _ROWS = 8
