@@ -21,6 +21,7 @@ class Rules:
     rates: dict[str, float]
     power_law: bool = False
     ages_by_access: bool = False
+    mu_multiplier: float = 0.5
     deprecate_by_confidence: float = 0.15
     archive_min_confidence: float = 0.40
     floor_after: dict[str, int] = field(default_factory=dict)
@@ -34,6 +35,7 @@ RULES = {
         {"PERMANENT": 0.0, "SLOW": 0.05, "MEDIUM": 0.25, "FAST": 0.50, "RAPID": 1.00},
         power_law=True,
         ages_by_access=True,
+        mu_multiplier=0.0,
         deprecate_by_confidence=0.0,
         archive_min_confidence=0.0,
         floor_after={"SLOW": 5, "MEDIUM": 10, "FAST": 20},
@@ -109,7 +111,7 @@ class Slow:
 
     def confidence(self, at: float) -> float:
         days = max(0.0, (at if self.stopped is None else self.stopped) - self.trusted) / DAY
-        return nine(self.c * math.exp(-0.5 * self.rules.rates[self.profile] * days))
+        return nine(self.c * math.exp(-self.rules.mu_multiplier * self.rules.rates[self.profile] * days))
 
     def shown(self, at: float) -> tuple[float, float]:
         return (1.0 if self.pinned else self.salience(at)), self.confidence(at)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import Text, delete, insert, text, update
+from sqlalchemy.exc import DataError
 from tests.conformance import lived
 from tests.conformance.tampering import (
     NS,
@@ -172,6 +173,11 @@ def test_what_is_no_score_is_found_and_breaks_nothing(store, value):
 )
 def test_the_largest_numbers_break_nothing(store, table, column, value):
     key = (NS, 30)
+    if column == "effective_at" and store.ebb.store.db.name == "postgresql":
+        # It is indexed by its day, and no day is that far away.
+        with pytest.raises(DataError):
+            change(store.ebb, table, key, **{column: value})
+        return
     with restored(store.ebb, table):
         change(store.ebb, table, key, **{column: value})
         seq = 30 if table is event_log else store.rows["batches"][key]["first_seq"]
