@@ -35,7 +35,7 @@ def main(file: str) -> None:
     print("\n" + ", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
     print(f"""
 Try next (activate .venv first, or write .venv/bin/ebb):
-  ebb history style-2 --namespace maya --url duckdb:///{file}     why the assistant forgot to be brief
+  ebb explain style-2 --namespace maya --url duckdb:///{file}     why the assistant forgot to be brief
   ebb list --all --namespace maya --url duckdb:///{file}          all memories, and why each is withheld
   ebb policy assign archivist@1.0.0 --namespace maya --url duckdb:///{file}
 """)
