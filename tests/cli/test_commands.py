@@ -15,6 +15,7 @@ from typer.main import get_command
 
 from ebbtide import Ebbtide
 from ebbtide.cli.main import app
+from ebbtide.store.tables import policies
 
 
 def words(text: str) -> frozenset[str]:
@@ -76,6 +77,18 @@ def lived(url, run, monkeypatch) -> None:
 @pytest.fixture
 def empty(make_url_for, monkeypatch, run) -> None:
     monkeypatch.setenv("EBB_URL", make_url_for("duckdb"))
+
+
+def test_a_policy_that_this_version_cannot_read_is_said_in_one_line(lived, run, url):
+    """It may have been written by another version."""
+    with Ebbtide(url) as ebb, ebb.store.begin() as connection:
+        misspelt = sa.func.replace(policies.c.document, '"rho"', '"rhoo"')
+        connection.execute(sa.update(policies).values(document=misspelt))
+    done = run("list", "--all", "--format", "json")
+    assert done.code == 0  # What is read needs the numbers alone.
+    done = run("explain", "gone", "--format", "json")
+    assert (done.code, done.out, done.error["code"]) == (3, "", "store_unavailable")
+    assert done.error["field"] == "params.rhoo"
 
 
 # What commands print

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Annotated, Any, BinaryIO
 
 import typer
+from pydantic import ValidationError
 from typer.exceptions import TyperException
 
 from ebbtide import __version__
@@ -46,7 +47,7 @@ from ebbtide.cli.output import Format
 from ebbtide.cli.settings import read
 from ebbtide.memory.ingest import Ingested
 from ebbtide.memory.ranking import read_candidates
-from ebbtide.model.errors import BadInput, EbbtideError
+from ebbtide.model.errors import BadInput, EbbtideError, StoreUnavailable
 
 app = typer.Typer(
     help="Ebbtide: memory that fades by rules you can read, audit and replay.\n\n"
@@ -482,6 +483,18 @@ def _run(command: Callable[..., Any]) -> int:
             raise
         _say(error)
         return error.exit_code
+    except ValidationError as error:
+        # Input is refused where it is read; what is left is what another version, or another hand, wrote.
+        if "--debug" in sys.argv:
+            raise
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"])) or None
+        _say(
+            StoreUnavailable(
+                f"the store has a {error.title} that this version cannot read: {first['msg']}", field=field
+            )
+        )
+        return StoreUnavailable.exit_code
     except TyperException as error:
         _say(BadInput(str(getattr(error, "format_message", error.__str__)())))
         return 2
