@@ -16,7 +16,7 @@ import numpy as np
 from ebbtide.decay import facts
 from ebbtide.decay.columns import COLUMNS, NONE
 from ebbtide.decay.maths import SCALAR
-from ebbtide.decay.segment import Parameters, Terms, evaluate
+from ebbtide.decay.segment import SEGMENT, Parameters, Terms, evaluate
 from ebbtide.model.state import MemoryState
 from ebbtide.model.words import Expiry, Rule
 
@@ -73,19 +73,7 @@ class Curve:
     confidence: Any
 
 
-_SEGMENT = (
-    "segment_at",
-    "segment_age",
-    "decaying",
-    "boost",
-    "confidence_base",
-    "confidence_from",
-    "stability",
-    "access_count",
-    "reinforce_count",
-    "stopped_at",
-    "pinned",
-)
+_SHOWN = (*SEGMENT, "stopped_at", "pinned")
 
 
 def curve(pieces: Sequence[Piece], end: int, points: int = 160) -> Curve:
@@ -97,7 +85,7 @@ def curve(pieces: Sequence[Piece], end: int, points: int = 160) -> Curve:
     which = np.searchsorted(begins, at, side="right") - 1
     numbers = [piece.terms.by_profile[piece.state.decay_profile] for piece in pieces]
     p = SimpleNamespace(**{f.name: np.array([getattr(n, f.name) for n in numbers])[which] for f in fields(Parameters)})
-    s = SimpleNamespace(**{name: _column([getattr(one.state, name) for one in pieces])[which] for name in _SEGMENT})
+    s = SimpleNamespace(**{name: _column([getattr(one.state, name) for one in pieces])[which] for name in _SHOWN})
     scores = evaluate(COLUMNS, p, s, COLUMNS.known(s.stopped_at, at))
     return Curve(at, np.where(s.pinned, 1.0, scores.salience), scores.confidence)
 

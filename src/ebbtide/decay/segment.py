@@ -78,6 +78,20 @@ def parameters(params: Params, name: DecayProfile) -> Parameters:
     )
 
 
+SEGMENT = (
+    "segment_at",
+    "segment_age",
+    "decaying",
+    "boost",
+    "confidence_base",
+    "confidence_from",
+    "stability",
+    "access_count",
+    "reinforce_count",
+)
+"""What the formulas read of an object's state."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scores:
     """An evaluation: the decaying part and the boost as they are, salience and confidence rounded as stored."""

@@ -25,22 +25,9 @@ from sqlalchemy import (
 )
 
 from ebbtide.decay.rules import FAR, exit_rule, next_due
-from ebbtide.decay.segment import Parameters, confidence, evaluate, parts, salience
+from ebbtide.decay.segment import SEGMENT, Parameters, confidence, evaluate, parts, salience
 from ebbtide.model.instant import HORIZON, SECOND
 from ebbtide.store.database import SQL, Database
-
-SEGMENT = (
-    "segment_at",
-    "segment_age",
-    "decaying",
-    "boost",
-    "confidence_base",
-    "confidence_from",
-    "stability",
-    "access_count",
-    "reinforce_count",
-)
-"""What a row must hold of the segment, beside `object_id` and `begin`."""
 
 _CURVE = tuple(f.name for f in fields(Parameters))[:12]
 _SEARCHES = {"warning": "warning", "sunk": "archive", "doubted": "deprecate_by_confidence"}
