@@ -29,7 +29,7 @@ from ebbtide.memory.erase import Erasure, Receipt, Target
 from ebbtide.memory.ingest import Ingested, Placed, read_lines, take_lines
 from ebbtide.memory.read import Memory, Stored
 from ebbtide.memory.requests import DEFAULT_NAMESPACE, AnyRequest, Line, request_from
-from ebbtide.model.errors import BadInput, EbbtideError, Refused
+from ebbtide.model.errors import BadInput, Conflict, EbbtideError, Refused
 from ebbtide.model.words import OpType, TombstoneReason
 from ebbtide.organise.run import Organiser
 from ebbtide.organise.walk import Walker
@@ -237,11 +237,13 @@ class Asking(Passing, Reading):
         actor_type: str = "SYSTEM_PROCESS",
         scrub: bool = True,
         preview: bool = False,
+        confirmation: str | None = None,
     ) -> Receipt:
         """Erases memories, or all of a subject, or everything of the namespace; the receipt.
 
         Content is gone from every table at once; `scrub` then takes it out of the files. `preview` does it all and
-        rolls it back. A hold on any of it refuses the whole.
+        rolls it back. A hold on any of it refuses the whole; so does, with the `confirmation` of a preview's receipt,
+        that other things would go than it showed (`Conflict`).
         """
         if (bool(objects), subject is not None, everything).count(True) != 1:
             raise BadInput("say what to erase: memories, or a subject, or everything of a namespace", field="object")
@@ -255,6 +257,8 @@ class Asking(Passing, Reading):
                     if scrub and not preview:
                         self._refuse_scrub(connection)
                     receipt = Erasure(self.store.db, connection, self._clock).run(target, _reason(reason), who)
+                    if confirmation not in (None, receipt.confirmation()):
+                        raise Conflict("what would go is not what was confirmed: preview it again", rule="confirmation")
                     if preview:
                         whole.rollback()
             except Refused as refused:

@@ -8,6 +8,8 @@ the receipt.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -69,6 +71,12 @@ class Receipt(BaseModel):
     items: list[Erased]
     head: dict[str, Any]
     still_holding: list[str]
+
+    def confirmation(self) -> str:
+        """A digest of what goes and why: that of a preview is what an erasure of just the same is confirmed with."""
+        named = [self.namespace_id, self.subject, self.reason, sorted(map(str, self.objects or []))]
+        gone = sorted((item.seq, str(item.target_id)) for item in self.items)
+        return hashlib.sha256(json.dumps([named, gone]).encode()).hexdigest()
 
 
 STILL_HOLDING = [
