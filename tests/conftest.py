@@ -8,7 +8,6 @@ is counted, so runs repeat.
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from sqlalchemy.engine import URL
 from ebbtide import Ebbtide
 from ebbtide.model import instant
 from tests import citus
+from tests.files import copy_store
 
 CITUS = os.environ.get("EBB_TEST_CITUS_URL")
 DATABASES = ("duckdb", "postgresql", "citus") if CITUS else ("duckdb", "postgresql")
@@ -121,7 +121,7 @@ def _made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     def make(kind: str, of: str | None = None) -> str:
         if kind == "duckdb":
             path = tmp_path_factory.mktemp("store") / "store.duckdb"
-            shutil.copy(make_url(of).database if of else request.getfixturevalue("duckdb_template"), path)
+            copy_store(make_url(of).database if of else request.getfixturevalue("duckdb_template"), path)
             return f"duckdb:///{path}"
         if kind == "citus":
             on_citus.append(citus.create(make_url(CITUS), f"ebb_{os.getpid()}_{next(_numbers)}"))

@@ -16,7 +16,7 @@ LAYERS = (
     {"cli", "service"},
     {"bench"},
     {"api", "ebbtide"},
-    {"memory", "organise", "replay", "audit", "pack", "fit"},
+    {"memory", "organise", "replay", "audit", "pack", "fit", "access"},
     {"project"},
     {"log"},
     {"store"},

@@ -34,6 +34,7 @@ TABLES = (
     "organiser_runs",
     "consumers",
     "leases",
+    "tokens",
 )
 
 
@@ -234,6 +235,18 @@ def upgrade() -> None:
         key=(),
     )
     table(
+        "tokens",
+        uid("token_id"),
+        text("role"),
+        text("actor_id"),
+        text("actor_type"),
+        raw("secret_hash"),
+        big("created_at"),
+        big("expires_at", nullable=True),
+        big("revoked_at", nullable=True),
+        key=("token_id",),
+    )
+    table(
         "policies",
         text("policy_id"),
         text("policy_version"),
@@ -391,6 +404,8 @@ def _postgresql() -> None:
         EXCEPTION WHEN insufficient_privilege THEN NULL;
         END $$
     """)
+    # A token says which it is, and not of which namespace.
+    op.execute("CREATE INDEX tokens_by_id ON tokens (token_id)")
     op.execute("CREATE INDEX organiser_runs_open ON organiser_runs (namespace_id, task) WHERE finished_at IS NULL")
     op.execute("CREATE INDEX memory_state_due ON memory_state (namespace_id, due_at) WHERE due_at IS NOT NULL")
     if not citus:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
+from tests.files import bytes_of
 
 from ebbtide import Conflict, Ebbtide, NotFound, Refused
 
@@ -80,10 +81,10 @@ def test_the_bytes_are_gone_from_the_file(two, url):
         assert "CANARY-maya" not in dump(two)
         return
     file = Path(make_url(url).database)
-    assert b"CANARY-maya" in file.read_bytes()
+    assert b"CANARY-maya" in bytes_of(file)
     two.erase(subject="maya", namespace=NS)
-    assert b"CANARY-maya" not in file.read_bytes()
-    assert b"CANARY-tom" in file.read_bytes()
+    assert b"CANARY-maya" not in bytes_of(file)
+    assert b"CANARY-tom" in bytes_of(file)
     with two.store.begin() as connection:
         assert connection.execute(text("SELECT count(*) FROM audit.tombstones")).scalar_one() == 5
 

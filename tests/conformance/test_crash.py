@@ -16,6 +16,7 @@ import pytest
 from doomed import BELIEF, WORKS, killed, opened, watch
 from ledger import Ledger, check
 from sqlalchemy import create_engine, event, make_url, text
+from tests.files import copy_store
 
 from ebbtide import Ebbtide
 from ebbtide.model import instant
@@ -79,8 +80,7 @@ def _in_files(request: pytest.FixtureRequest, folder: Path) -> Iterator[Place]:
     shutil.copy(request.getfixturevalue("duckdb_template"), base)
 
     def renew() -> None:
-        Path(f"{copy}.wal").unlink(missing_ok=True)
-        shutil.copy(base, copy)
+        copy_store(base, copy)
 
     yield f"duckdb:///{base}", f"duckdb:///{copy}", renew
 

@@ -18,6 +18,7 @@ from sqlalchemy import create_engine, event, text
 from tests.conformance import eventful, ledger
 from tests.conformance.packs import copied, forged, rewritten, sign, tables, with_value, without_row
 from tests.conftest import DATABASES, Clock
+from tests.files import copy_store
 
 from ebbtide import BadInput, Conflict, Ebbtide, NotFound
 from ebbtide.pack.form import PARTS
@@ -89,7 +90,7 @@ def test_out_of_duckdb_into_postgresql_and_back(lived, make_url_for, tmp_path):
             pack = tmp_path / f"pack-{place}"
             ebb.export_pack(pack)
     scratch = tmp_path / "original.duckdb"
-    shutil.copy(lived.url.removeprefix("duckdb:///"), scratch)
+    copy_store(lived.url.removeprefix("duckdb:///"), scratch)
     urls[0] = f"duckdb:///{scratch}"
     found, later = [], []
     for url in urls:

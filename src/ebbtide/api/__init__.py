@@ -1,7 +1,9 @@
 """Ebbtide as a Python object: open a store, ask of memory, let time pass, read."""
 
+from ebbtide.api.access import Access
 from ebbtide.api.asking import DEFAULT_POLICY, Asking
 from ebbtide.api.explaining import Explaining
+from ebbtide.api.finding import Finding
 from ebbtide.api.fitting import FittingPolicies
 from ebbtide.api.following import Following
 from ebbtide.api.guarding import Guarding
@@ -28,6 +30,8 @@ class Ebbtide(
     Simulating,
     Rehearsing,
     Watching,
+    Access,
+    Finding,
 ):
     """A store of memory. Every call is a unit of work of its own: on return it is committed, or nothing of it is.
 

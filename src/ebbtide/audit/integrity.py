@@ -57,6 +57,7 @@ from ebbtide.store.tables import (
     policies,
     policy_profiles,
     refusals,
+    tokens,
 )
 
 AFTER_ARCHIVING = (OpType.ACCESS, OpType.HOLD, OpType.RELEASE, OpType.TOMBSTONE, OpType.CORRECTED)
@@ -82,7 +83,7 @@ def all_namespaces(connection: Connection) -> list[str]:
     """Every namespace that any table has a row of; a refused request and a reader need none."""
     found: set[str] = set()
     for table in metadata.sorted_tables:
-        if table not in (refusals, consumers, leases):
+        if table not in (refusals, consumers, leases, tokens):
             found |= set(connection.execute(select(table.c.namespace_id).distinct()).scalars())
     return sorted(found - {STORE_WIDE})
 

@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 from ebbtide.api import Ebbtide
 from ebbtide.model.errors import StoreUnavailable
 from ebbtide.store.database import Database
-from ebbtide.store.store import database_at
+from ebbtide.store.store import Store, database_at
 
 
 class Scratch(ABC):
@@ -61,11 +61,13 @@ class _Files(Scratch):
 
     def copy(self, url: str) -> str:
         path = self._next()
+        Store(url).checkpoint()
         shutil.copy(_file(url), path)
         return f"duckdb:///{path}"
 
     def drop(self, url: str) -> None:
-        _file(url).unlink()
+        for file in (_file(url), Path(f"{_file(url)}.wal")):
+            file.unlink(missing_ok=True)
 
     def clear(self) -> None:
         shutil.rmtree(self._folder)

@@ -29,6 +29,7 @@ from ebbtide.cli import (
     runs,
     sql,
     tell,
+    token,
 )
 from ebbtide.cli.options import (
     Actor,
@@ -459,6 +460,7 @@ bench.register(app)
 fit.register(policy.app)
 app.add_typer(policy.app, name="policy")
 app.add_typer(runs.app, name="runs")
+app.add_typer(token.app, name="token")
 
 
 # Errors

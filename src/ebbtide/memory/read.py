@@ -263,7 +263,7 @@ def memories(
         query = query.where(found.c.withheld.is_(None))
     if limit is not None:
         query = query.limit(limit)
-    return [_memory(row._mapping) for row in connection.execute(query)]
+    return [shown(row._mapping) for row in connection.execute(query)]
 
 
 def memory_and_state(
@@ -283,10 +283,11 @@ def memory_and_state(
         return None
     stored = {"salience": row["stored_salience"], "confidence": row["stored_confidence"], "head_hash": b""}
     state = state_from({name: row[name] for name in COLUMNS if name not in stored} | stored)
-    return _memory(row), state
+    return shown(row), state
 
 
-def _memory(row: Any) -> Memory:
+def shown(row: Any) -> Memory:
+    """A memory from a row of `evaluated`."""
     times = (
         "created_at",
         "modified_at",

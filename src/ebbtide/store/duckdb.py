@@ -65,6 +65,13 @@ _BETWEEN = "\x1f"
 FEW = 8
 """Up to so many rows, plain statements are quicker than an Arrow table."""
 
+LEFT = 256 << 10
+"""So many bytes may stay in the write-ahead log when the file is let go of.
+
+A checkpoint writes the last row group of the log anew, up to 122,880 entries, for however few were appended: 0.65 s.
+Whoever opens the file next replays what stayed there, 0.13 s for a megabyte of small writes.
+"""
+
 
 class _NoPandas(MetaPathFinder):
     """Says at once that pandas is not there, while DuckDB executes a statement.
@@ -107,6 +114,7 @@ class DuckDB(Database):
             poolclass=NullPool,
             connect_args={"config": {"memory_limit": "1GB", "preserve_insertion_order": "false"}},
         )
+        event.listen(self._engine, "connect", _no_checkpoint_at_the_end)
         event.listen(self._engine, "before_cursor_execute", _begin_execution)
         event.listen(self._engine, "after_cursor_execute", _end_execution)
         event.listen(self._engine, "handle_error", _end_execution)
@@ -129,9 +137,17 @@ class DuckDB(Database):
         try:
             with self._open() as connection:
                 yield connection
+                if self._file.connections == 1:
+                    self._shorten(connection)
         finally:
             self._file.connections -= 1
             self._file.lock.release()
+
+    def _shorten(self, connection: Connection) -> None:
+        """Puts the write-ahead log into the file once it has grown long."""
+        log = Path(f"{self._path}.wal")
+        if log.exists() and log.stat().st_size > LEFT:
+            connection.execution_options(isolation_level="AUTOCOMMIT").execute(text("CHECKPOINT"))
 
     def _open(self) -> Connection:
         """Waits for another process to let go of the file, with jitter, then says who holds it."""
@@ -315,6 +331,7 @@ class DuckDB(Database):
             old = alone.execute(text("SELECT current_database()")).scalar_one()
             alone.execute(text(f"ATTACH '{fresh}' AS scrubbed"))
             alone.execute(text(f'COPY FROM DATABASE "{old}" TO scrubbed'))
+            alone.execute(text("CHECKPOINT scrubbed"))
             alone.execute(text("DETACH scrubbed"))
             # While the old file is open nobody else can open it; whoever waits finds the new one under its name.
             alone.execute(text("CHECKPOINT"))
@@ -347,6 +364,11 @@ class DuckDB(Database):
         # It checks its blocks by checksum when it reads them, and no statement walks through an index.
         del connection
         yield from ()
+
+
+def _no_checkpoint_at_the_end(connection: Any, _: Any) -> None:
+    # Nor might it be right: of a log that was replayed and not looked at since, indexes lose entries (DuckDB 1.5).
+    connection.execute("PRAGMA disable_checkpoint_on_shutdown")
 
 
 def _begin_execution(*_: Any) -> None:

@@ -372,5 +372,20 @@ leases = Table(
 The fence that a lease raises is the head's.
 """
 
+tokens = Table(
+    "tokens",
+    metadata,
+    _key("namespace_id"),
+    _key("token_id", Uuid),
+    Column("role", Text, nullable=False),
+    Column("actor_id", Text, nullable=False),
+    Column("actor_type", Text, nullable=False),
+    Column("secret_hash", LargeBinary, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("revoked_at", BigInteger),
+)
+"""Who may come over a network, by the hash of a secret: of one namespace, or under the empty one of every namespace."""
+
 IMMUTABLE = (event_log, batches, refusals)
 """Tables in which PostgreSQL refuses UPDATE, DELETE and TRUNCATE."""

@@ -1,0 +1,59 @@
+"""Parts of requests that many routes share."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import Depends, Header, Path, Query, Response
+from pydantic import Field
+
+from ebbtide.memory.read import Memory
+from ebbtide.model.errors import BadInput
+
+NAME = r"^[^\x00-\x1f]*[^\x00-\x20][^\x00-\x1f]*$"
+"""Names hold no control characters, and are not blank."""
+
+Name = Annotated[str, Field(min_length=1, max_length=255, json_schema_extra={"pattern": NAME})]
+Instant = Annotated[str, Field(json_schema_extra={"format": "date-time", "examples": ["2026-03-01T09:00:00Z"]})]
+Namespace = Annotated[str, Path(description="Whose memory", examples=["maya"])]
+Obj = Annotated[str, Path(description="A memory's id or ref", examples=["home-1"])]
+AsOf = Annotated[Instant | None, Query(description="The instant to speak of; now if left out")]
+KnownAt = Annotated[Instant | None, Query(description="Only what was recorded by this instant")]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+_ETAG = re.compile(r'"(\d{1,18})"')
+_KEY = re.compile(r"[\x21-\x7e]{1,200}")
+
+
+def etag(memory: Memory, response: Response) -> Memory:
+    """Says at which `fact_version` a memory is."""
+    response.headers["ETag"] = f'"{memory.fact_version}"'
+    return memory
+
+
+def _expected(
+    if_match: Annotated[str | None, Header(description="The ETag that the decision rests on", examples=['"3"'])] = None,
+) -> int | None:
+    if if_match is None or if_match.strip() == "*":
+        return None
+    found = _ETAG.fullmatch(if_match.strip())
+    if found is None:
+        raise BadInput('is no ETag of a memory, such as "3"', field="If-Match")
+    return int(found[1])
+
+
+Expected = Annotated[int | None, Depends(_expected)]
+
+
+def _key(
+    idempotency_key: Annotated[
+        str | None, Header(description="A repeat under the same key writes nothing again", max_length=200)
+    ] = None,
+) -> str | None:
+    if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
+        raise BadInput("must be 1 to 200 visible ASCII characters", field="Idempotency-Key")
+    return idempotency_key
+
+
+Key = Annotated[str | None, Depends(_key)]
