@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from ebbtide import __version__
 from ebbtide.api import Ebbtide
-from ebbtide.model.errors import BadInput, EbbtideError
+from ebbtide.model.errors import BadInput, EbbtideError, StoreUnavailable
 from ebbtide.service.mcp import resources
 from ebbtide.service.mcp.caller import Caller
 from ebbtide.service.mcp.tools import TOOLS, Tool
