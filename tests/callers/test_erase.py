@@ -111,7 +111,7 @@ def test_what_was_confirmed_goes_and_nothing_else(two):
     """A confirmation is of what its preview showed and of why: no other memory, no other reason, nothing new."""
     of_maya = two.erase(subject="maya", namespace=NS, preview=True)
     before = dump(two)
-    with pytest.raises(Conflict, match="preview it again"):
+    with pytest.raises(Conflict, match="look at it again"):
         two.erase(subject="tom", namespace=NS, confirmation=of_maya.confirmation())
     with pytest.raises(Conflict):
         two.erase(subject="maya", namespace=NS, reason="compliance", confirmation=of_maya.confirmation())

@@ -18,6 +18,7 @@ import pytest
 from ledger import check
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+from mcp.shared.exceptions import MCPError
 from tests.cli.processes import EBB
 
 from ebbtide import Ebbtide

@@ -9,7 +9,6 @@ the receipt.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
+from pydantic_core import to_json
 from sqlalchemy import ColumnElement, Connection, Text, and_, case, exists, func, literal, or_, select
 
 from ebbtide.log.head import lock
@@ -73,10 +73,13 @@ class Receipt(BaseModel):
     still_holding: list[str]
 
     def confirmation(self) -> str:
-        """A digest of what goes and why: that of a preview is what an erasure of just the same is confirmed with."""
-        named = [self.namespace_id, self.subject, self.reason, sorted(map(str, self.objects or []))]
-        gone = sorted((item.seq, str(item.target_id)) for item in self.items)
-        return hashlib.sha256(json.dumps([named, gone]).encode()).hexdigest()
+        """A digest of exactly what goes: the same of a preview and of the erasure, unless any of it has changed.
+
+        It is over hashes with the nonces in them, so that nobody can make it who was not shown the preview.
+        """
+        what = [self.namespace_id, self.subject, self.reason, sorted(self.objects or []), self.summaries, self.erased]
+        going = [[item.target_id, item.seq, item.content_hash] for item in self.items]
+        return hashlib.sha256(to_json([what, going])).hexdigest()
 
 
 STILL_HOLDING = [
