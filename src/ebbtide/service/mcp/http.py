@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import structlog
 import uvicorn
 from anyio import to_thread
 from mcp.server.transport_security import TransportSecuritySettings
@@ -88,13 +89,13 @@ def _caller(context: Context) -> Caller:
     return found
 
 
-def serve(app: ASGIApp, host: str, port: int, told: Callable[[str], None]) -> None:
-    """Serves until stopped; `told` is given the address, with the port that the system chose where 0 is given."""
+def serve(app: ASGIApp, host: str, port: int) -> None:
+    """Serves until stopped; where 0 is given as port the system chooses one, which the log says."""
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise BadInput(f"cannot listen on {host} port {port}: {error.strerror}", field="port") from error
     with listening:
-        told(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}{PATH}")
-        # Its own logging is left out: that of the process says it.
+        name = f"[{host}]" if ":" in host else host
+        structlog.get_logger().info("serving", at=f"http://{name}:{listening.getsockname()[1]}{PATH}")
         uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False)).run(sockets=[listening])
