@@ -45,6 +45,8 @@ VIEWS = [page for page in sorted((DOCS / "views").glob("*.md")) if page != SAMPL
 """The pages of the views, which show what they give on the sample that their index makes."""
 REQUESTS = DOCS / "requests.md"
 """Played by tests/test_surface.py, which also looks at what it leaves."""
+VECTORS = DOCS / "vector-store.md"
+"""Done by tests/service/test_vector_store.py, which has a pgvector for it."""
 EVERY_PAGE = [*PAGES, SAMPLE, *VIEWS, ROOT / "CHANGELOG.md", *sorted((DOCS / "decisions").glob("*.md"))]
 
 FENCE = re.compile(r"^```(\w*)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -152,7 +154,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield tmp_path
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != REQUESTS], ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in (REQUESTS, VECTORS)], ids=name_of)
 def test_what_a_page_shows_is_what_happens(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play(page, folder, monkeypatch)
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 from tests.files import bytes_of
 
-from ebbtide import Ebbtide, NotFound, Refused
+from ebbtide import Conflict, Ebbtide, NotFound, Refused
 
 pytestmark = pytest.mark.lets_go
 
@@ -105,6 +105,26 @@ def test_a_preview_says_the_same_and_changes_nothing(two):
     preview = two.erase(subject="maya", namespace=NS, preview=True)
     assert dump(two) == before
     assert two.erase(subject="maya", namespace=NS).erased == preview.erased
+
+
+def test_what_was_confirmed_goes_and_nothing_else(two):
+    """A confirmation is of what its preview showed and of why: no other memory, no other reason, nothing new."""
+    of_maya = two.erase(subject="maya", namespace=NS, preview=True)
+    before = dump(two)
+    with pytest.raises(Conflict, match="look at it again"):
+        two.erase(subject="tom", namespace=NS, confirmation=of_maya.confirmation())
+    with pytest.raises(Conflict):
+        two.erase(subject="maya", namespace=NS, reason="compliance", confirmation=of_maya.confirmation())
+    two.event("CANARY-maya said more", subject="maya", namespace=NS)
+    with pytest.raises(Conflict):
+        two.erase(subject="maya", namespace=NS, confirmation=of_maya.confirmation())
+    assert dump(two).count("CANARY-maya") == before.count("CANARY-maya") + 1
+    with two.store.begin() as connection:
+        query = text("SELECT rule FROM refusals")
+        assert connection.execute(query).scalars().all() == ["confirmation"] * 3
+    again = two.erase(subject="maya", namespace=NS, preview=True).confirmation()
+    assert two.erase(subject="maya", namespace=NS, confirmation=again).erased.events == of_maya.erased.events + 1
+    assert "CANARY-maya" not in dump(two)
 
 
 def test_a_whole_namespace_goes_and_others_stay(two):

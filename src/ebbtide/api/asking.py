@@ -24,12 +24,12 @@ from ebbtide.api.opened import Progress, actor_of, no_progress
 from ebbtide.api.passing import Passing
 from ebbtide.api.reading import Reading
 from ebbtide.memory.case import id_of, ids_of
-from ebbtide.memory.desk import Desk, Refusal, Taken
+from ebbtide.memory.desk import Desk, Refusal, Taken, known_by
 from ebbtide.memory.erase import Erasure, Receipt, Target
 from ebbtide.memory.ingest import Ingested, Placed, read_lines, take_lines
 from ebbtide.memory.read import Memory, Stored
 from ebbtide.memory.requests import DEFAULT_NAMESPACE, AnyRequest, Line, request_from
-from ebbtide.model.errors import BadInput, EbbtideError, Refused
+from ebbtide.model.errors import BadInput, Conflict, EbbtideError, Refused
 from ebbtide.model.words import OpType, TombstoneReason
 from ebbtide.organise.run import Organiser
 from ebbtide.organise.walk import Walker
@@ -42,13 +42,16 @@ _AS_IN_LINES = {"actor": "actor_id", "at": "effective_at"}
 class Asking(Passing, Reading):
     """What a caller asks. All or nothing: on return a request is committed, or nothing of it is."""
 
-    def ask(self, *requests: AnyRequest | dict[str, Any]) -> list[Taken]:
+    def ask(self, *requests: AnyRequest | dict[str, Any], key: str | None = None) -> list[Taken]:
         """Takes requests, all or none of them, in one transaction.
 
         A request is a mapping as in JSON Lines, or a model of `ebbtide.memory.requests`. One with a ref that was
-        taken before writes nothing again. What a rule refuses raises `Refused` and is kept in `refusals`.
+        taken before writes nothing again; nor does one without a ref, that stands alone, under a `key` that its actor
+        used for it before. What a rule refuses raises `Refused` and is kept in `refusals`.
         """
         lines = [request if isinstance(request, Line) else request_from(request) for request in requests]
+        if key is not None and len(lines) > 1:
+            raise BadInput("is for one request: give each of several a ref", field="key")
         if not lines:
             return []
         current = lines[0]
@@ -56,10 +59,10 @@ class Asking(Passing, Reading):
             try:
                 with connection.begin():
                     desk = self._desk(connection, lines)
-                    desk.prepare([(line, line.ref) for line in lines])
+                    desk.prepare([(line, known_by(line, key)) for line in lines])
                     taken = []
                     for current in lines:
-                        taken.append(desk.take(current, current.ref))
+                        taken.append(desk.take(current, known_by(current, key)))
                     desk.close()
             except Refused as refused:
                 with connection.begin():
@@ -203,8 +206,9 @@ class Asking(Passing, Reading):
             raise BadInput("stands twice", field=name)
         said = {**named, **{name: value for name, value in given.items() if value is not None}}
         said["namespace"] = self._namespace_of(said)
+        key = said.pop("key", None)
         line = {_AS_IN_LINES.get(name, name): value for name, value in said.items()}
-        return self.ask(request_from({**line, "op": op}))[0]
+        return self.ask(request_from({**line, "op": op}), key=key)[0]
 
     def _told(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Memory, Taken]:
         """Asks for one operation; the memory that it makes or is about, and what became of the request."""
@@ -237,11 +241,13 @@ class Asking(Passing, Reading):
         actor_type: str = "SYSTEM_PROCESS",
         scrub: bool = True,
         preview: bool = False,
+        confirmation: str | None = None,
     ) -> Receipt:
         """Erases memories, or all of a subject, or everything of the namespace; the receipt.
 
         Content is gone from every table at once; `scrub` then takes it out of the files. `preview` does it all and
-        rolls it back. A hold on any of it refuses the whole.
+        rolls it back. With the `confirmation()` of a preview's receipt exactly that goes, or `Conflict` is raised. A
+        hold on any of it refuses the whole.
         """
         if (bool(objects), subject is not None, everything).count(True) != 1:
             raise BadInput("say what to erase: memories, or a subject, or everything of a namespace", field="object")
@@ -255,6 +261,8 @@ class Asking(Passing, Reading):
                     if scrub and not preview:
                         self._refuse_scrub(connection)
                     receipt = Erasure(self.store.db, connection, self._clock).run(target, _reason(reason), who)
+                    if confirmation is not None and confirmation != receipt.confirmation():
+                        raise Conflict("what would go is not what was shown: look at it again", rule="confirmation")
                     if preview:
                         whole.rollback()
             except Refused as refused:
@@ -286,9 +294,12 @@ class Asking(Passing, Reading):
         keep_going: bool = False,
         walk: bool = False,
         no_guard: bool = False,
+        fixed: Mapping[str, str] | None = None,
         progress: Progress = no_progress,
     ) -> Ingested:
         """Takes a file of JSON Lines, all of it or nothing; with `keep_going` what cannot be taken is left out.
+
+        `fixed` are members that every line has, such as its namespace and actor; one that says otherwise is refused.
 
         `walk` lives through the history: every line is checked first; then, before each one, what is due by its
         instant is run, committed as it goes. A second run of the same file goes on where the first one stopped. Each
@@ -304,7 +315,7 @@ class Asking(Passing, Reading):
             refuse(error)
             done.refused.append(error)
 
-        lines = list(read_lines(source, file, refuse_and_note))
+        lines = list(read_lines(source, file, refuse_and_note, fixed or {}))
         with self._organiser(guarded=not no_guard, over_all=False) as organiser:
             runs = self._walked(organiser, lines) if walk else iter([lines])
             taken = 0

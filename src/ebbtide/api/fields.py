@@ -17,7 +17,8 @@ class Asked(TypedDict, total=False):
 
     `namespace` is whose memory: `default` if left out, or for the id of a memory the one that has it. `actor` and
     `actor_type` say who asks, `at` when it took effect (now, at most 5 minutes ahead of the clock). `ref` is the
-    caller's own name for what is made, and makes a repeat write nothing; `metadata` is kept with the content.
+    caller's own name for what is made, and makes a repeat write nothing; `metadata` is kept with the content. `key`
+    makes a repeat by the same actor write nothing where there is no ref.
     """
 
     namespace: str | None
@@ -25,6 +26,7 @@ class Asked(TypedDict, total=False):
     actor_type: str | None
     at: When
     ref: str | None
+    key: str | None
     metadata: dict[str, Any] | None
 
 

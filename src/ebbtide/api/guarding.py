@@ -20,9 +20,9 @@ from ebbtide.organise.run import Run
 class Guarding(Passing, Reading):
     """What waits for an operator."""
 
-    def held(self, run_id: UUID | str, *, limit: int = 50) -> Held | None:
+    def held(self, run_id: UUID | str, *, namespace: str | None = None, limit: int = 50) -> Held | None:
         """What a held run would do if it was approved now, and what of that has changed; None if it is not held."""
-        slot = self._slot(run_id)
+        slot = self._slot(run_id, namespace)
         if slot["status"] != RunStatus.HELD:
             return None
         with self.store.begin() as connection:
@@ -37,6 +37,7 @@ class Guarding(Passing, Reading):
         self,
         run_id: UUID | str,
         *,
+        namespace: str | None = None,
         actor: str = "caller",
         actor_type: str = "SYSTEM_PROCESS",
         stopping: Callable[[], bool] = lambda: False,
@@ -46,7 +47,7 @@ class Guarding(Passing, Reading):
         Refused if something listed got a fact since, or the namespace's policy was changed. Stopped or killed between
         chunks, the next pass goes on with it.
         """
-        who, slot = actor_of(actor, actor_type), self._slot(run_id)
+        who, slot = actor_of(actor, actor_type), self._slot(run_id, namespace)
         try:
             with self._organiser(stopping=stopping) as organiser:
                 approve(organiser, slot, who)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import RowMapping, select
+from sqlalchemy import RowMapping, and_, or_, select
 
 from ebbtide.api.opened import Opened, When, at_most, micros
 from ebbtide.audit.status import Status, status
@@ -106,14 +106,22 @@ class Reading(Opened):
                 limit=at_most(limit),
             )
 
-    def history(self, obj: UUID | str, *, namespace: str | None = None, known_at: When = None) -> list[LogEntry]:
-        """The entries of one memory, oldest first."""
+    def history(
+        self,
+        obj: UUID | str,
+        *,
+        namespace: str | None = None,
+        known_at: When = None,
+        after_version: int = 0,
+        limit: int | None = None,
+    ) -> list[LogEntry]:
+        """The entries of one memory, oldest first; those behind a version of it, at most so many."""
         namespace = self.namespace_of(obj, namespace)
         with self.store.begin() as connection:
             known = micros(known_at, "known-at")
             (meant,) = ids_of(self.store.db, connection, namespace, [str(obj)], known)
-            found = read.history(connection, namespace, meant, known)
-        if not found:
+            found = read.history(connection, namespace, meant, known, after_version, at_most(limit))
+        if not found and not after_version:
             raise NotFound(f"there is no memory {str(obj)!r} in namespace {namespace!r}", object=str(obj))
         return found
 
@@ -123,31 +131,41 @@ class Reading(Opened):
         with self.store.begin() as connection:
             return status(self.store.db, connection, namespace, self._clock(), at, known)
 
-    def runs(self, *, namespace: str | None = None, limit: int = 50) -> list[Run]:
-        """The run ledger, newest slot first; before them the runs that failed, of namespaces that are set aside."""
-        query = (
-            select(organiser_runs).order_by(organiser_runs.c.slot.desc(), organiser_runs.c.task).limit(at_most(limit))
-        )
+    def runs(self, *, namespace: str | None = None, limit: int = 50, after: UUID | str | None = None) -> list[Run]:
+        """The run ledger, newest slot first; before them the runs that failed, of namespaces that are set aside.
+
+        `after` is a run of the ledger to go on behind.
+        """
+        rows = organiser_runs.c
+        query = select(organiser_runs).order_by(rows.slot.desc(), rows.task, rows.namespace_id).limit(at_most(limit))
         if namespace is not None:
-            query = query.where(organiser_runs.c.namespace_id == namespace)
+            query = query.where(rows.namespace_id == namespace)
+        if after is not None:
+            last = self._slot(after, namespace)
+            same = and_(rows.task == last["task"], rows.namespace_id > last["namespace_id"])
+            later = or_(rows.task > last["task"], same)
+            query = query.where(or_(rows.slot < last["slot"], and_(rows.slot == last["slot"], later)))
         with self.store.begin() as connection:
             found = [Run.from_row(row._mapping) for row in connection.execute(query)]
-            aside = put_aside(self.store.db, connection)
+            aside = {} if after is not None else put_aside(self.store.db, connection)
         failed = [quarantined(row) for name, row in aside.items() if namespace in (None, name)]
         known = {run.run_id for run in failed}
         return [*failed, *(run for run in found if run.run_id not in known)][:limit]
 
-    def run(self, run_id: UUID | str) -> Run:
-        """One run of the ledger."""
-        return Run.from_row(self._slot(run_id))
+    def run(self, run_id: UUID | str, *, namespace: str | None = None) -> Run:
+        """One run of the ledger, or of one namespace's part of it."""
+        return Run.from_row(self._slot(run_id, namespace))
 
-    def _slot(self, run_id: UUID | str) -> RowMapping:
+    def _slot(self, run_id: UUID | str, namespace: str | None = None) -> RowMapping:
         try:
             wanted = UUID(str(run_id))
         except ValueError as error:
             raise BadInput(f"{run_id!r} is no run id: `ebb runs list` shows them") from error
+        query = select(organiser_runs).where(organiser_runs.c.run_id == wanted)
+        if namespace is not None:
+            query = query.where(organiser_runs.c.namespace_id == namespace)
         with self.store.begin() as connection:
-            row = connection.execute(select(organiser_runs).where(organiser_runs.c.run_id == wanted)).first()
+            row = connection.execute(query).first()
         if row is None:
             raise NotFound(f"there is no run {run_id}: `ebb runs list` shows them")
         return row._mapping

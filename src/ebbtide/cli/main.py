@@ -21,6 +21,7 @@ from ebbtide.cli import (
     explain,
     fit,
     follow,
+    mcp,
     output,
     pack,
     policy,
@@ -453,6 +454,7 @@ pack.register(app)
 proof.register(app)
 replay.register(app)
 follow.register(app)
+mcp.register(app)
 explain.register(app)
 sql.register(app)
 app.add_typer(audit.app, name="audit")

@@ -271,6 +271,11 @@ class Desk:
         return sum(len(self._writers[namespace].flush()) for namespace in sorted(self._writers))
 
 
+def known_by(line: AnyRequest, key: str | None) -> str | None:
+    """The key under which a request is known again: its ref, else its actor's key for it, if there is one."""
+    return line.ref if line.ref is not None or key is None else f"key:{line.actor_id}:{key}"
+
+
 def _named(line: Line) -> str | None:
     """The object that a request is about, as its caller names it."""
     named: str | None = getattr(line, "object", None)

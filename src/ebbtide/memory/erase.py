@@ -8,6 +8,7 @@ the receipt.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,6 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
+from pydantic_core import to_json
 from sqlalchemy import ColumnElement, Connection, Text, and_, case, exists, func, literal, or_, select
 
 from ebbtide.log.head import lock
@@ -69,6 +71,15 @@ class Receipt(BaseModel):
     items: list[Erased]
     head: dict[str, Any]
     still_holding: list[str]
+
+    def confirmation(self) -> str:
+        """A digest of exactly what goes: the same of a preview and of the erasure, unless any of it has changed.
+
+        It is over hashes with the nonces in them, so that nobody can make it who was not shown the preview.
+        """
+        what = [self.namespace_id, self.subject, self.reason, sorted(self.objects or []), self.summaries, self.erased]
+        going = [[item.target_id, item.seq, item.content_hash] for item in self.items]
+        return hashlib.sha256(to_json([what, going])).hexdigest()
 
 
 STILL_HOLDING = [

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import BinaryIO
 
 from sqlalchemy import Connection
@@ -44,8 +45,13 @@ Refuse = Callable[[EbbtideError], None]
 """What becomes of a line that cannot be taken: raise and so refuse the file, or note it and go on."""
 
 
-def read_lines(source: BinaryIO, file: str, refuse: Refuse) -> Iterator[Placed]:
-    """Parses a file line by line; empty lines are passed over. What is bad goes to `refuse`, which may raise."""
+def read_lines(
+    source: BinaryIO, file: str, refuse: Refuse, fixed: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Placed]:
+    """Parses a file line by line; empty lines are passed over. What is bad goes to `refuse`, which may raise.
+
+    `fixed` are members that every line has.
+    """
     seen: Counter[str] = Counter()
     number = 0
     while raw := source.readline(_LONGEST):
@@ -57,7 +63,7 @@ def read_lines(source: BinaryIO, file: str, refuse: Refuse) -> Iterator[Placed]:
         if not line.strip():
             continue
         try:
-            request = request_from_json(line)
+            request = request_from_json(line, fixed)
             if request.ref is None and request.effective_at is None:
                 raise BadInput("has neither ref nor effective_at: with one of them a repeat can be known", field="ref")
         except BadInput as error:

@@ -313,9 +313,17 @@ def shown(row: Any) -> Memory:
     return Memory(**made)
 
 
-def history(connection: Connection, namespace: str, stream: UUID, known_at: int | None = None) -> list[LogEntry]:
+def history(
+    connection: Connection,
+    namespace: str,
+    stream: UUID,
+    known_at: int | None = None,
+    after_version: int = 0,
+    limit: int | None = None,
+) -> list[LogEntry]:
     """The entries of one stream, oldest first, with what callers wrote as far as it is kept."""
-    query = _entries(namespace).where(event_log.c.stream_id == stream).order_by(event_log.c.version)
+    mine = and_(event_log.c.stream_id == stream, event_log.c.version > after_version)
+    query = _entries(namespace).where(mine).order_by(event_log.c.version).limit(limit)
     if known_at is not None:
         query = query.where(event_log.c.recorded_at <= known_at)
     return [log_entry(row._mapping) for row in connection.execute(query)]

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID
 
@@ -474,8 +476,8 @@ def request_from(data: Any) -> AnyRequest:
         raise _bad_input(error) from error
 
 
-def request_from_json(line: bytes) -> AnyRequest:
-    """Validates one line of JSON Lines; the error names the field."""
+def request_from_json(line: bytes, fixed: Mapping[str, str] = MappingProxyType({})) -> AnyRequest:
+    """Validates one line of JSON Lines; the error names the field. `fixed` are members that it has, said or not."""
     if len(line) > MAX_LINE:
         raise BadInput(f"is longer than {MAX_LINE} bytes: put large content elsewhere and refer to it")
     try:
@@ -492,6 +494,9 @@ def request_from_json(line: bytes) -> AnyRequest:
         raise BadInput("holds a number of more digits than anything here can mean") from error
     if not isinstance(data, dict):
         raise BadInput('is not an object: write {"op": …}')
+    for name, value in fixed.items():
+        if data.setdefault(name, value) != value:
+            raise BadInput(f"is {value!r} for every line here: leave it out", field=name)
     return request_from(data)
 
 

@@ -39,6 +39,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.types import UserDefinedType
 
 from ebbtide.model.errors import StoreUnavailable
@@ -85,6 +86,7 @@ class PostgreSQL(Database):
         self._engine = create_engine(
             url,
             pool_pre_ping=True,
+            pool_timeout=wait,
             connect_args={
                 "connect_timeout": max(2, round(wait)),
                 "application_name": "ebbtide",
@@ -107,6 +109,10 @@ class PostgreSQL(Database):
     def connect(self) -> Iterator[Connection]:
         try:
             connection = self._engine.connect()
+        except PoolTimeout as error:
+            raise StoreUnavailable(
+                f"all connections to PostgreSQL at {self._where} are in use by this program: try again"
+            ) from error
         except DBAPIError as error:
             reason = str(error.orig).strip().splitlines()[0]
             raise StoreUnavailable(
