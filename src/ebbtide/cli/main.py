@@ -27,6 +27,7 @@ from ebbtide.cli import (
     proof,
     replay,
     runs,
+    serve,
     sql,
     tell,
     token,
@@ -232,6 +233,7 @@ def organise(
 
 
 daemon.register(app)
+serve.register(app)
 
 
 @app.command()
