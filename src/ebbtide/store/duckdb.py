@@ -112,7 +112,7 @@ class DuckDB(Database):
         self._engine = create_engine(
             url,
             poolclass=NullPool,
-            connect_args={"config": {"memory_limit": "1GB", "preserve_insertion_order": "false"}},
+            connect_args={"config": {"memory_limit": "1GB", "checkpoint_threshold": "256MB", "preserve_insertion_order": "false"}},
         )
         event.listen(self._engine, "connect", _no_checkpoint_at_the_end)
         event.listen(self._engine, "before_cursor_execute", _begin_execution)
