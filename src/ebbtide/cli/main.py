@@ -28,6 +28,7 @@ from ebbtide.cli import (
     proof,
     replay,
     runs,
+    serve,
     sql,
     tell,
     token,
@@ -233,6 +234,7 @@ def organise(
 
 
 daemon.register(app)
+serve.register(app)
 
 
 @app.command()

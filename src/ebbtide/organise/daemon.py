@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import FrameType
 from typing import Any
@@ -20,6 +21,35 @@ from apscheduler.triggers.interval import IntervalTrigger
 from ebbtide.model.errors import BadInput, StoreUnavailable
 
 log = structlog.get_logger()
+
+
+@contextmanager
+def beside(one_pass: Callable[[Callable[[], bool]], Any], *, every: float, failed: Callable[[], Any]) -> Iterator[None]:
+    """Calls `one_pass` in a thread of its own as `daemon` does, for as long as something else goes on.
+
+    At the end the chunk in hand is finished. An error that ends it calls `failed`.
+    """
+    stop = threading.Event()
+
+    def passes() -> None:
+        while not stop.is_set():
+            try:
+                one_pass(stop.is_set)
+            except StoreUnavailable as error:
+                log.warning("store unavailable, trying again at the next wake-up", error=str(error))
+            except BaseException:
+                log.exception("the organiser has ended")
+                failed()
+                raise
+            stop.wait(every)
+
+    thread = threading.Thread(target=passes, name="organiser")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 def daemon(one_pass: Callable[[Callable[[], bool]], Any], *, every: float, **said: Any) -> None:

@@ -26,9 +26,9 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    or_,
     select,
     true,
-    union,
     union_all,
     update,
 )
@@ -176,14 +176,17 @@ def _keys(table: Table) -> list[str]:
 def _differences(table: Table, given: Table, namespace: str) -> Select[Any]:
     """The keys of rows that only the state, or only the log, has so."""
     names = [column.name for column in columns_of(table)]
-    there = select(*(table.c[name] for name in names)).where(table.c.namespace_id == namespace)
+    rows = select(*(table.c[name] for name in names)).where(table.c.namespace_id == namespace)
     if table is namespaces:
-        there = there.where(namespaces.c.last_seq > 0)
-    wanted = select(*(given.c[name] for name in names))
-    missing, surplus = wanted.except_(there).subquery(), there.except_(wanted).subquery()
-    keys = _keys(table)
-    both = union(select(*(missing.c[k] for k in keys)), select(*(surplus.c[k] for k in keys))).subquery()
-    return select(*both.c)
+        rows = rows.where(namespaces.c.last_seq > 0)
+    there, keys = rows.subquery("there"), _keys(table)
+    same = and_(*(there.c[k] == given.c[k] for k in keys))
+    return (
+        select(*(func.coalesce(there.c[k], given.c[k]).label(k) for k in keys))
+        .select_from(there.outerjoin(given, same, full=True))
+        .where(or_(*(there.c[name].is_distinct_from(given.c[name]) for name in names)))
+        .distinct()
+    )
 
 
 def named(connection: Connection, compared: Compared) -> list[Wrong]:
@@ -337,9 +340,9 @@ def state_digest(db: Database, connection: Connection, namespace: str) -> str:
     both = [*(memory_objects.c), *(c for c in memory_state.c if c.name not in ("namespace_id", "object_id"))]
     pieces = [func.coalesce(db.as_text(column), "\x1e", type_=Text) for column in both]
     row = db.sha256(db.utf8(func.concat_ws("\x1f", *pieces, type_=Text)))
-    number = func.row_number().over(order_by=memory_state.c.object_id)
-    rows = (
-        select(row.label("hash"), number.label("n"))
+    # Hashed before they are sorted, so that the sort moves hashes and not whole rows.
+    hashed = db.fence(
+        select(row.label("hash"), memory_state.c.object_id)
         .join_from(
             memory_objects,
             memory_state,
@@ -349,8 +352,8 @@ def state_digest(db: Database, connection: Connection, namespace: str) -> str:
             ),
         )
         .where(memory_state.c.namespace_id == namespace)
-        .subquery()
-    )
+    ).c
+    rows = select(hashed.hash, func.row_number().over(order_by=hashed.object_id).label("n")).subquery()
     place = cast(func.floor((rows.c.n - 1) / literal(4096.0)), Integer)
     blocks = (
         select(place.label("place"), db.sha256(db.join_bytes(rows.c.hash, rows.c.n)).label("hash"))

@@ -12,7 +12,7 @@ from ebbtide.project.passes import NAMESPACE
 from ebbtide.store.database import Database
 from ebbtide.store.tables import memory_state, policy_profiles
 
-CHUNK = 50_000
+CHUNK = 100_000
 """Objects in one transaction: large enough to be set-based, small enough to bound memory and what a crash repeats."""
 
 _AFTER: BindParameter[UUID] = bindparam("pass_after", type_=Uuid)

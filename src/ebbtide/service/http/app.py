@@ -12,8 +12,36 @@ from ebbtide.service.http import problems
 from ebbtide.service.http.access import Service
 from ebbtide.service.http.edge import Edge
 from ebbtide.service.http.problems import Problem
-from ebbtide.service.http.routes import memories
+from ebbtide.service.http.routes import (
+    actions,
+    audit,
+    erasing,
+    events,
+    following,
+    health,
+    memories,
+    policies,
+    proof,
+    replays,
+    runs,
+    tokens,
+)
 from ebbtide.service.watch import Watch
+
+_ROUTES = (
+    memories,
+    actions,
+    events,
+    following,
+    erasing,
+    policies,
+    runs,
+    replays,
+    audit,
+    proof,
+    tokens,
+    health,
+)
 
 ABOUT = """\
 Memory that fades by rules you can read, audit and replay.
@@ -31,7 +59,7 @@ def application(ebb: Ebbtide, *, insecure: bool = False, watch: Watch | None = N
     app.state.service = Service(ebb, insecure, watch)
     problems.install(app)
     app.add_middleware(Edge, insecure=insecure)
-    for module in (memories,):
+    for module in _ROUTES:
         app.include_router(module.router, responses=problems.EVERYWHERE)
     _describe(app)
     return app

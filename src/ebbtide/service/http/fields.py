@@ -21,6 +21,7 @@ Obj = Annotated[str, Path(description="A memory's id or ref", examples=["home-1"
 AsOf = Annotated[Instant | None, Query(description="The instant to speak of; now if left out")]
 KnownAt = Annotated[Instant | None, Query(description="Only what was recorded by this instant")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
+Cursor = Annotated[str | None, Query(description="The `next` of the page before")]
 
 _ETAG = re.compile(r'"(\d{1,18})"')
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
@@ -57,3 +58,12 @@ def _key(
 
 
 Key = Annotated[str | None, Depends(_key)]
+
+
+def place(cursor: str | None) -> int:
+    """A place in a log or a history, from its cursor."""
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
+        raise BadInput("is no cursor: give the `next` of the page before", field="cursor")
+    return int(cursor)

@@ -82,6 +82,10 @@ _HEADERS: dict[int, dict[str, str]] = {
     401: {"WWW-Authenticate": "Bearer"},
     503: {"Retry-After": str(RETRY_AFTER)},
 }
+_MESSAGES = {
+    "extra_forbidden": "is not known: check the spelling, or leave it out",
+    "missing": "is missing",
+}
 _CODES = {404: "not_found", 413: "too_large"}
 
 
@@ -119,9 +123,8 @@ def install(app: FastAPI) -> None:
         place = [str(part) for part in first["loc"][1:]]
         if first["type"] == "json_invalid":
             return of(BadInput(f"is not JSON: {first['ctx']['error']}", field="body"))
-        if first["type"] == "extra_forbidden":
-            return of(BadInput("is not known: check the spelling, or leave it out", field=".".join(place)))
-        return of(BadInput(first["msg"], field=".".join(place) or first["loc"][0]))
+        message = _MESSAGES.get(first["type"], first["msg"])
+        return of(BadInput(message, field=".".join(place) or first["loc"][0]))
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> Response:

@@ -1,18 +1,23 @@
-"""Memories: finding and reading them."""
+"""Memories: finding, reading, explaining and asserting them."""
 
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict
 
 from ebbtide.api.finding import Page
+from ebbtide.audit.explanation import Explanation
 from ebbtide.memory.find import Filter
-from ebbtide.memory.read import Memory
-from ebbtide.model.words import DecayProfile, EpistemicType, LifecycleState, ObjectType
-from ebbtide.service.http.access import Ebb, Reader
-from ebbtide.service.http.fields import AsOf, Instant, KnownAt, Limit, Name, Namespace, Obj, etag
+from ebbtide.memory.read import Memory, Stored
+from ebbtide.model.words import DecayProfile, EpistemicType, LifecycleState, ObjectType, OpType
+from ebbtide.service.http import bodies
+from ebbtide.service.http.access import Ebb, Reader, Writer
+from ebbtide.service.http.answers import Entries
+from ebbtide.service.http.asking import ask
+from ebbtide.service.http.fields import AsOf, Cursor, Instant, Key, KnownAt, Limit, Name, Namespace, Obj, etag, place
 
 router = APIRouter(prefix="/v1/namespaces/{namespace:name}/memories", tags=["memories"])
 
@@ -68,3 +73,39 @@ def one(
 ) -> Memory:
     """One memory by id or ref."""
     return etag(ebb.memory(obj, namespace=namespace, as_of=as_of, known_at=known_at), response)
+
+
+@router.get("/{obj:name}/history")
+def history(
+    namespace: Namespace,
+    obj: Obj,
+    who: Reader,
+    ebb: Ebb,
+    known_at: KnownAt = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Entries:
+    """The entries of one memory, oldest first."""
+    after = place(cursor)
+    found = ebb.history(obj, namespace=namespace, known_at=known_at, after_version=after, limit=limit)
+    return Entries(entries=found, next=str(found[-1].version) if len(found) == limit else None)
+
+
+@router.get("/{obj:name}/explain")
+def explain(
+    namespace: Namespace, obj: Obj, who: Reader, ebb: Ebb, as_of: AsOf = None, known_at: KnownAt = None
+) -> Explanation:
+    """Why a memory is as it is, and what the organiser does next, and when, if nothing touches it."""
+    return ebb.explain(obj, namespace=namespace, as_of=as_of, known_at=known_at)
+
+
+@router.post("", status_code=201, responses={200: {"model": Stored, "description": "It was there already"}})
+def assert_memory(
+    namespace: Namespace, body: bodies.Assert, who: Writer, ebb: Ebb, response: Response, key: Key = None
+) -> Stored:
+    """Stores a new memory. What an ACTIVE one says already is not stored twice: that one is the answer, with 200."""
+    taken = ask(ebb, who, namespace, OpType.ASSERT, body, key)
+    memory = etag(ebb.memory(taken.target, namespace=namespace), response)
+    response.headers["Location"] = f"/v1/namespaces/{quote(namespace, safe='')}/memories/{memory.id}"
+    response.status_code = 200 if taken.duplicate else 201
+    return Stored(**dict(memory), duplicate=taken.duplicate)

@@ -1,0 +1,67 @@
+"""Policies: at hand, compared, simulated, registered and assigned."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Path, Query
+
+from ebbtide.decay.compare import Comparison, compare
+from ebbtide.policy.document import Policy, policy_from
+from ebbtide.replay.simulate import Simulation
+from ebbtide.service.http import bodies
+from ebbtide.service.http.access import Auditor, Ebb, Operator, Reader, needs_every_namespace, own
+from ebbtide.service.http.answers import Assigned, PolicyList, PolicyShown, Registered
+from ebbtide.service.http.fields import Name, Namespace
+
+router = APIRouter(tags=["policies"])
+Which = Annotated[str, Path(description="`id@version`", examples=["default@1.0.0"])]
+Document = Annotated[
+    dict[str, Any], Body(examples=[{"id": "mine", "version": "1.0.0", "note": "", "params": {"mu_multiplier": 0.4}}])
+]
+
+
+@router.get("/v1/policies")
+def policies(who: Reader, ebb: Ebb) -> PolicyList:
+    """All policy versions at hand."""
+    found = ebb.policies()
+    return PolicyList(policies=[PolicyShown(policy=p.name, note=p.note, digest=p.digest()) for p in found])
+
+
+@router.get("/v1/policies/{policy:name}")
+def policy(policy: Which, who: Reader, ebb: Ebb) -> Policy:
+    """A policy version with all its numbers."""
+    return ebb.policy(policy)
+
+
+@router.get("/v1/policies/{policy:name}/diff")
+def diff(policy: Which, who: Reader, ebb: Ebb, to: Annotated[Name, Query(description="`id@version`")]) -> Comparison:
+    """Two versions, parameter by parameter, with half-lives in days and where their curves cross."""
+    return compare(ebb.policy(policy), ebb.policy(to))
+
+
+@router.post("/v1/policies")
+def register(document: Document, who: Operator, ebb: Ebb) -> Registered:
+    """Registers a version for good, for every namespace: the same again changes nothing, other content is refused."""
+    needs_every_namespace(who)
+    found = policy_from(document, "body")
+    return Registered(policy=found.name, registered=ebb.register_policy(found))
+
+
+@router.post("/v1/simulations")
+def simulate(body: bodies.Simulate, who: Auditor, ebb: Ebb) -> Simulation:
+    """What the organiser would do were a policy assigned now. Nothing is written."""
+    against = None if body.against is None else _read(body.against)
+    namespace = own(who, body.namespace)
+    return ebb.simulate(_read(body.policy), against, until=body.until, namespace=namespace, limit=body.limit)
+
+
+def _read(given: str | dict[str, Any]) -> Policy | str:
+    return given if isinstance(given, str) else policy_from(given, "body")
+
+
+@router.post("/v1/namespaces/{namespace:name}/policy")
+def assign(namespace: Namespace, body: bodies.Assigning, who: Operator, ebb: Ebb) -> Assigned:
+    """Assigns a version to the namespace and each of its memories, from now on; twice changes nothing."""
+    changed = ebb.assign_policy(body.policy, namespace=namespace, actor=who.actor, actor_type=who.actor_type)
+    return Assigned(policy=body.policy, namespace_id=namespace, changed=changed)
