@@ -21,9 +21,13 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from sqlalchemy import text
 from tests.cli.processes import EBB, child, line_with
 
 from ebbtide import Ebbtide
+from ebbtide.access.rights import Right
+from ebbtide.service.mcp.caller import Caller
+from ebbtide.service.mcp.server import server
 
 NS = "maya"
 READS = {"memories", "explain", "forecast"}
@@ -41,8 +45,8 @@ class Assistant:
         """What a tool gives; the text says the same as the structure."""
         found = await self.client.call_tool(tool, arguments)
         assert not found.is_error, found.content
-        (text,) = found.content
-        assert json.loads(text.text) == found.structured_content
+        (said,) = found.content
+        assert json.loads(said.text) == found.structured_content
         return found.structured_content
 
     async def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -50,9 +54,9 @@ class Assistant:
         found = await self.client.call_tool(tool, arguments)
         assert found.is_error, found.content
         error = found.structured_content["error"]
-        (text,) = found.content
-        assert text.text.startswith(f"{error['code']}: ")
-        assert len(text.text.splitlines()) == 1
+        (said,) = found.content
+        assert said.text.startswith(f"{error['code']}: ")
+        assert len(said.text.splitlines()) == 1
         return error
 
     async def tools(self) -> set[str]:
@@ -262,8 +266,8 @@ def test_without_a_good_token_nothing_is_told(service: Service) -> None:
     bad += [f"Bearer {token}" for token in (foreign, revoked.token, late.token)]
     answers = {(found.status_code, found.headers["www-authenticate"], found.text) for found in map(service.post, bad)}
     assert len(answers) == 1
-    ((status, scheme, text),) = answers
-    assert (status, scheme, json.loads(text)["error"]["code"]) == (401, "Bearer", "unauthorised")
+    ((status, scheme, said),) = answers
+    assert (status, scheme, json.loads(said)["error"]["code"]) == (401, "Bearer", "unauthorised")
     assert service.post(None, content=b"x" * 100).status_code == 401
     every = service.token("reader", None)
     assert service.post(f"Bearer {every}").status_code == 200
@@ -371,3 +375,19 @@ def test_without_tokens_only_this_machine_is_answered(alone: str) -> None:
         assert service.post(None).status_code == 200
         assert service.post(None, headers={"Host": "rebound.example"}).status_code == 421
         assert service.post(None, headers={"Origin": "http://rebound.example"}).status_code == 403
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_an_error_that_nobody_foresaw_tells_a_caller_nothing(url: str, mode: str) -> None:
+    caller = Caller(NS, frozenset(Right), "helper", "AI_AGENT")
+
+    async def asks(ebb: Ebbtide) -> None:
+        async with Client(server(ebb, lambda _: caller), mode=mode) as client:
+            with pytest.raises(MCPError, match=r"^an error of the server itself: its log says more$") as found:
+                await client.call_tool("explain", {"object": "CANARY"})
+            assert found.value.data is None
+
+    with Ebbtide(url) as ebb:
+        with ebb.store.begin() as connection:
+            connection.execute(text("DROP TABLE suppressions CASCADE"))
+        anyio.run(asks, ebb)

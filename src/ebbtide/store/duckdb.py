@@ -115,6 +115,7 @@ class DuckDB(Database):
         self._wait = wait
         self._engine = create_engine(
             url,
+            hide_parameters=True,  # contents are among them, and errors are logged
             poolclass=NullPool,
             connect_args={"config": CONFIG},
         )
