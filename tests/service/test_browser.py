@@ -281,7 +281,7 @@ def test_an_operator_erases_with_confirmation(walker, served, tmp_path):
     assert served.ebb.memory(wanted, namespace=NAMESPACE).erased_at is None
     page.get_by_role("link", name="Erase…").click()
     page.get_by_role("button", name="Erase for good").click()
-    expect(page.get_by_role("status")).to_contain_text("1 memories")
+    expect(page.get_by_role("status")).to_contain_text("1 memory")
     assert served.ebb.memory(wanted, namespace=NAMESPACE).erased_at is not None
     with page.expect_download() as download:
         page.get_by_role("link", name="Download the receipt").click()

@@ -55,17 +55,17 @@ def test_it_says_what_it_is():
 
 
 def test_lines_are_where_their_numbers_are():
-    """By hand: 860 × 270 less margins of 40, 14, 14 and 26 is 806 × 230; 1.02 is at the top."""
+    """By hand: 1100 × 300 less margins of 40, 14, 14 and 26 is 1046 × 260; 1.02 is at the top."""
     _, found = shapes()
     (past,), (ahead,) = found["line s0"], found["line s0 ahead"]
-    assert points(past)[0] == pytest.approx((40, 14 + 230 * 0.02 / 1.02), abs=0.2)
-    assert points(past)[-1] == points(ahead)[0] == pytest.approx((40 + 806 * 0.4, 244 - 230 * 0.6 / 1.02), abs=0.2)
-    assert points(ahead)[-1] == pytest.approx((846, 244), abs=0.2)
+    assert points(past)[0] == pytest.approx((40, 14 + 260 * 0.02 / 1.02), abs=0.2)
+    assert points(past)[-1] == points(ahead)[0] == pytest.approx((40 + 1046 * 0.4, 274 - 260 * 0.6 / 1.02), abs=0.2)
+    assert points(ahead)[-1] == pytest.approx((1086, 274), abs=0.2)
     (mark,) = found["mark ahead"]
-    assert (float(mark.get("cx")), float(mark.get("cy"))) == pytest.approx((443, 244 - 230 * 0.5 / 1.02), abs=0.2)
+    assert (float(mark.get("cx")), float(mark.get("cy"))) == pytest.approx((563, 274 - 260 * 0.5 / 1.02), abs=0.2)
     assert mark.find("title").text == "REINFORCE </svg>"
     (line,) = [one for one in found["threshold"] if one.tag == "path"]
-    assert points(line)[0] == pytest.approx((40, 244 - 230 * 0.3 / 1.02), abs=0.2)
+    assert points(line)[0] == pytest.approx((40, 274 - 260 * 0.3 / 1.02), abs=0.2)
     assert [one.text for one in found["threshold"] if one.tag == "text"] == ["warning 0.3"]
 
 

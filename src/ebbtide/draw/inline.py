@@ -39,7 +39,8 @@ class Size:
     ticks: int
 
 
-WIDE = Size("wide", 860, 270, 7)
+WIDE = Size("wide", 1100, 300, 8)
+MIDDLE = Size("wide", 780, 290, 6)
 NARROW = Size("narrow", 358, 230, 4)
 SMALL = Size("small", 320, 132, 3)
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 14, 14, 26

@@ -15,7 +15,7 @@ from ebbtide.audit.explanation import Explanation
 from ebbtide.audit.over_time import CountsAt
 from ebbtide.decay.course import Course
 from ebbtide.draw.chart import Axis, Chart, Line, Mark, Threshold
-from ebbtide.draw.inline import NARROW, SMALL, WIDE, Size, inline
+from ebbtide.draw.inline import MIDDLE, NARROW, SMALL, WIDE, Size, inline
 from ebbtide.model import instant
 from ebbtide.policy.document import Policy
 from ebbtide.service.pages.rendering import day, number, score, when
@@ -138,7 +138,7 @@ def curve(found: Explanation) -> Picture:
     points = list(zip(told.at, told.salience, told.confidence, strict=True))
     return Picture(
         chart.title,
-        drawn(chart, (WIDE, NARROW), about),
+        drawn(chart, (MIDDLE, NARROW), about),
         [Sign("s0", "salience", score(memory.salience)), Sign("s1", "confidence", score(memory.confidence))],
         ["at", "salience", "confidence"],
         [[when(at), score(one), score(other)] for at, one, other in _some(points)],

@@ -30,6 +30,7 @@ def _environment() -> Environment:
         "value": value,
         "days": days,
         "number": number,
+        "many": many,
         "iso": instant_text,
         "words": words,
         "cell": cell,
@@ -80,6 +81,11 @@ def score(one: float | None) -> str:
 def number(one: float) -> str:
     """A count, in groups of three."""
     return f"{one:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def many(count: int, one: str, several: str | None = None) -> str:
+    """A count of something."""
+    return f"{number(count)} {one if count == 1 else several or one + 's'}"
 
 
 def days(one: float | None) -> str:
