@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import httpx2
@@ -174,10 +175,19 @@ def test_who_names_no_role_is_a_writer(store: str) -> None:
             with pytest.raises(MCPError, match="there is no tool"):
                 await ask("forget", objects=["home"])
             said = {"epistemic_type": "OBSERVED", "source_type": "TOOL_OUTPUT"}
-            page = [(await ask("remember", value=f"Page {number}.", **said))["id"] for number in range(3)]
+            page: list[str] = []
+
+            async def remembers(number: int) -> None:
+                page.append((await ask("remember", value=f"Page {number}.", ref=f"page {number}/é", **said))["id"])
+
+            async with anyio.create_task_group() as together:
+                for number in range(3):
+                    together.start_soon(remembers, number)
+            assert (await ask.read(f"ebbtide://memory/{quote('page 1/é', safe='')}"))["value"] == "Page 1."
             first = await ask("memories", text="page ", limit=2)
             rest = await ask("memories", text="page ", limit=2, cursor=first["next"])
             assert {one["id"] for one in first["memories"] + rest["memories"]} == set(page)
+            assert len(set(page)) == 3
             assert (len(first["memories"]), rest["next"]) == (2, None)
 
     anyio.run(asks)
