@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -202,6 +204,7 @@ class Service:
 
     at: str
     ebb: Ebbtide
+    process: subprocess.Popen[str]
 
     def token(self, role: str, namespace: str | None = NS, **more: Any) -> str:
         return self.ebb.create_token(role, namespace=namespace, every_namespace=namespace is None, **more).token
@@ -228,7 +231,7 @@ class Service:
 def serving(store: str, *options: str) -> Iterator[Service]:
     arguments = ("mcp", "--namespace", NS, "--url", store, "--http", "--port", "0", *options)
     with child(EBB, *arguments) as process, Ebbtide(store) as ebb:
-        yield Service(json.loads(line_with(process, '"serving"'))["at"], ebb)
+        yield Service(json.loads(line_with(process, '"serving"'))["at"], ebb, process)
 
 
 @pytest.fixture(scope="module")
@@ -281,6 +284,8 @@ def test_without_a_good_token_nothing_is_told(service: Service) -> None:
     assert service.post(None, content=b"x" * 100).status_code == 401
     every = service.token("reader", None)
     assert service.post(f"Bearer {every}").status_code == 200
+    streaming = {"Authorization": f"Bearer {every}", "Accept": "text/event-stream"}
+    assert [httpx2.get(service.at, headers=one).status_code for one in ({}, streaming)] == [401, 405]
 
 
 def test_a_token_that_is_revoked_is_out_at_once(service: Service) -> None:
@@ -385,6 +390,8 @@ def test_without_tokens_only_this_machine_is_answered(alone: str) -> None:
         assert service.post(None).status_code == 200
         assert service.post(None, headers={"Host": "rebound.example"}).status_code == 421
         assert service.post(None, headers={"Origin": "http://rebound.example"}).status_code == 403
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(60) == 0
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
