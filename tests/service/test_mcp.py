@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import httpx2
@@ -174,10 +177,19 @@ def test_who_names_no_role_is_a_writer(store: str) -> None:
             with pytest.raises(MCPError, match="there is no tool"):
                 await ask("forget", objects=["home"])
             said = {"epistemic_type": "OBSERVED", "source_type": "TOOL_OUTPUT"}
-            page = [(await ask("remember", value=f"Page {number}.", **said))["id"] for number in range(3)]
+            page: list[str] = []
+
+            async def remembers(number: int) -> None:
+                page.append((await ask("remember", value=f"Page {number}.", ref=f"page {number}/é", **said))["id"])
+
+            async with anyio.create_task_group() as together:
+                for number in range(3):
+                    together.start_soon(remembers, number)
+            assert (await ask.read(f"ebbtide://memory/{quote('page 1/é', safe='')}"))["value"] == "Page 1."
             first = await ask("memories", text="page ", limit=2)
             rest = await ask("memories", text="page ", limit=2, cursor=first["next"])
             assert {one["id"] for one in first["memories"] + rest["memories"]} == set(page)
+            assert len(set(page)) == 3
             assert (len(first["memories"]), rest["next"]) == (2, None)
 
     anyio.run(asks)
@@ -192,6 +204,7 @@ class Service:
 
     at: str
     ebb: Ebbtide
+    process: subprocess.Popen[str]
 
     def token(self, role: str, namespace: str | None = NS, **more: Any) -> str:
         return self.ebb.create_token(role, namespace=namespace, every_namespace=namespace is None, **more).token
@@ -218,7 +231,7 @@ class Service:
 def serving(store: str, *options: str) -> Iterator[Service]:
     arguments = ("mcp", "--namespace", NS, "--url", store, "--http", "--port", "0", *options)
     with child(EBB, *arguments) as process, Ebbtide(store) as ebb:
-        yield Service(json.loads(line_with(process, '"serving"'))["at"], ebb)
+        yield Service(json.loads(line_with(process, '"serving"'))["at"], ebb, process)
 
 
 @pytest.fixture(scope="module")
@@ -271,6 +284,8 @@ def test_without_a_good_token_nothing_is_told(service: Service) -> None:
     assert service.post(None, content=b"x" * 100).status_code == 401
     every = service.token("reader", None)
     assert service.post(f"Bearer {every}").status_code == 200
+    streaming = {"Authorization": f"Bearer {every}", "Accept": "text/event-stream"}
+    assert [httpx2.get(service.at, headers=one).status_code for one in ({}, streaming)] == [401, 405]
 
 
 def test_a_token_that_is_revoked_is_out_at_once(service: Service) -> None:
@@ -375,6 +390,8 @@ def test_without_tokens_only_this_machine_is_answered(alone: str) -> None:
         assert service.post(None).status_code == 200
         assert service.post(None, headers={"Host": "rebound.example"}).status_code == 421
         assert service.post(None, headers={"Origin": "http://rebound.example"}).status_code == 403
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(60) == 0
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
