@@ -51,6 +51,10 @@ def mcp(
     Example: ebb mcp --namespace maya --role writer
     """
     _refuse_missing()
+    if insecure_local and not http:
+        raise BadInput("is for --http: over standard input there are no tokens anyway", field="insecure-local")
+    if http and not insecure_local and (actor or actor_type):
+        raise BadInput("is that of the token with --http: `ebb token create --actor` says it", field="actor")
     # Only here, since no other command needs them and they take half a second to load.
     from ebbtide.service import logs  # noqa: PLC0415
     from ebbtide.service.mcp import http as over_http  # noqa: PLC0415
@@ -61,7 +65,7 @@ def mcp(
     named = None if role is None else role_of(role)
     local = Caller.of(_process(where, named or Role.WRITER, actor, actor_type), where, scrubs=not no_scrub)
     if insecure_local and host not in over_http.LOCAL:
-        raise BadInput(f"--insecure-local listens on {' or '.join(over_http.LOCAL)} only", field="host")
+        raise BadInput(f"with --insecure-local it is {' or '.join(over_http.LOCAL)}", field="host")
     logs.configure()
     with opened(url) as ebb:
         if not http:
