@@ -197,6 +197,7 @@ def updates(db: Database, connection: Connection) -> Updates | None:
     )
     while connection.execute(others).scalar_one():
         time.sleep(0.01)
+        connection.execute(text("SELECT pg_stat_clear_snapshot()"))
     query = (
         "SELECT n_tup_upd, n_tup_hot_upd, pg_relation_size(relid) FROM pg_stat_user_tables "
         "WHERE relname = 'memory_state'"
