@@ -40,8 +40,7 @@ async def _lines(request: Request) -> bytes:
     "/batches",
     openapi_extra={
         "requestBody": {
-            "required": True,
-            "content": {LINES: {"schema": {"type": "string"}, "example": _EXAMPLE}},
+            "content": {media: {"schema": {"type": "string"}, "example": _EXAMPLE} for media in (LINES, "text/plain")},
         }
     },
 )
