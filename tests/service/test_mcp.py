@@ -8,33 +8,31 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from ledger import check
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from tests.cli.processes import EBB
+from sqlalchemy import text
+from tests.cli.processes import EBB, child, line_with
 
 from ebbtide import Ebbtide
+from ebbtide.access.rights import Right
+from ebbtide.service.mcp.caller import Caller
+from ebbtide.service.mcp.server import server
 
 NS = "maya"
 READS = {"memories", "explain", "forecast"}
 WRITES = READS | {"remember", "reinforce", "correct", "pin", "suppress", "restore"}
 TOOLS = {"reader": READS, "writer": WRITES, "operator": WRITES | {"forget"}, "auditor": READS}
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a tool gave: its document, or the code of its error."""
-
-    told: Any
-    code: str | None
 
 
 @dataclass(frozen=True)
@@ -47,8 +45,8 @@ class Assistant:
         """What a tool gives; the text says the same as the structure."""
         found = await self.client.call_tool(tool, arguments)
         assert not found.is_error, found.content
-        (text,) = found.content
-        assert json.loads(text.text) == found.structured_content
+        (said,) = found.content
+        assert json.loads(said.text) == found.structured_content
         return found.structured_content
 
     async def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -56,9 +54,9 @@ class Assistant:
         found = await self.client.call_tool(tool, arguments)
         assert found.is_error, found.content
         error = found.structured_content["error"]
-        (text,) = found.content
-        assert text.text.startswith(f"{error['code']}: ")
-        assert len(text.text.splitlines()) == 1
+        (said,) = found.content
+        assert said.text.startswith(f"{error['code']}: ")
+        assert len(said.text.splitlines()) == 1
         return error
 
     async def tools(self) -> set[str]:
@@ -167,16 +165,229 @@ def test_an_assistant_lives_with_a_memory(store: str) -> None:
         }
 
 
-@pytest.mark.parametrize("role", TOOLS)
-def test_a_role_has_its_tools_and_no_others(store: str, role: str) -> None:
+def test_who_names_no_role_is_a_writer(store: str) -> None:
     """Also for a client that speaks the protocol as it was before sessions were done away with."""
 
     async def asks() -> None:
-        async with speaking(store, "--role", role, mode="legacy") as ask:
+        async with speaking(store, mode="legacy") as ask:
+            assert await ask.tools() == TOOLS["writer"]
+            with pytest.raises(MCPError, match="there is no tool"):
+                await ask("forget", objects=["home"])
+            said = {"epistemic_type": "OBSERVED", "source_type": "TOOL_OUTPUT"}
+            page = [(await ask("remember", value=f"Page {number}.", **said))["id"] for number in range(3)]
+            first = await ask("memories", text="page ", limit=2)
+            rest = await ask("memories", text="page ", limit=2, cursor=first["next"])
+            assert {one["id"] for one in first["memories"] + rest["memories"]} == set(page)
+            assert (len(first["memories"]), rest["next"]) == (2, None)
+
+    anyio.run(asks)
+
+
+# Over HTTP
+
+
+@dataclass(frozen=True)
+class Service:
+    """A server over HTTP, and tokens of its store."""
+
+    at: str
+    ebb: Ebbtide
+
+    def token(self, role: str, namespace: str | None = NS, **more: Any) -> str:
+        return self.ebb.create_token(role, namespace=namespace, every_namespace=namespace is None, **more).token
+
+    @asynccontextmanager
+    async def speaking(self, token: str, mode: str = "auto") -> AsyncIterator[Assistant]:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            Client(streamable_http_client(self.at, http_client=http), mode=mode) as client,
+        ):
+            yield Assistant(client)
+
+    def post(self, token: str | None, **more: Any) -> httpx2.Response:
+        """A call by hand: what a server answers to who has no good token."""
+        sent = {"Accept": "application/json, text/event-stream"}
+        if token is not None:
+            sent["Authorization"] = token
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        return httpx2.post(self.at, headers=sent | more.pop("headers", {}), **({"json": body} | more))
+
+
+@contextmanager
+def serving(store: str, *options: str) -> Iterator[Service]:
+    arguments = ("mcp", "--namespace", NS, "--url", store, "--http", "--port", "0", *options)
+    with child(EBB, *arguments) as process, Ebbtide(store) as ebb:
+        yield Service(json.loads(line_with(process, '"serving"'))["at"], ebb)
+
+
+@pytest.fixture(scope="module")
+def service(store: str) -> Iterator[Service]:
+    with serving(store) as found:
+        yield found
+
+
+@pytest.mark.parametrize(("role", "mode"), [*((role, "auto") for role in TOOLS), ("writer", "legacy")])
+def test_a_token_has_the_tools_of_its_role(service: Service, role: str, mode: str) -> None:
+    async def asks() -> None:
+        async with service.speaking(service.token(role, actor=f"{role}-{mode}"), mode) as ask:
             assert await ask.tools() == TOOLS[role]
-            assert (await ask("memories"))["next"] is None
             for tool in TOOLS["operator"] - TOOLS[role]:
                 with pytest.raises(MCPError, match="there is no tool"):
                     await ask(tool, objects=["home"])
+            if role == "writer":
+                said = {"epistemic_type": "OBSERVED", "source_type": "TOOL_OUTPUT"}
+                stored = await ask("remember", value=f"A {role} came by {mode}.", **said)
+                (entry,) = service.ebb.history(stored["id"], namespace=NS)
+                assert (entry.actor_id, entry.actor_type) == (f"{role}-{mode}", "AI_AGENT")
 
     anyio.run(asks)
+
+
+def test_without_a_good_token_nothing_is_told(service: Service) -> None:
+    """None, garbage, of another namespace, expired, revoked: one and the same answer."""
+    foreign = service.token("operator", "tom")
+    revoked = service.ebb.create_token("operator", namespace=NS)
+    service.ebb.revoke_token(revoked.id)
+    with Ebbtide(service.ebb.store.url, clock=lambda: 0) as long_ago:
+        late = long_ago.create_token("operator", namespace=NS, expires_at="1970-01-02T00:00:00Z")
+    good = service.token("reader")
+    assert service.post(f"Bearer {good}").status_code == 200
+    bad = [
+        None,
+        "",
+        "Bearer",
+        "Bearer ebb_",
+        f"Bearer {good}x",
+        f"Bearer {good[:-2]}AA",
+        f"Basic {good}",
+        good,
+    ]
+    bad += [f"Bearer {token}" for token in (foreign, revoked.token, late.token)]
+    answers = {(found.status_code, found.headers["www-authenticate"], found.text) for found in map(service.post, bad)}
+    assert len(answers) == 1
+    ((status, scheme, said),) = answers
+    assert (status, scheme, json.loads(said)["error"]["code"]) == (401, "Bearer", "unauthorised")
+    assert service.post(None, content=b"x" * 100).status_code == 401
+    every = service.token("reader", None)
+    assert service.post(f"Bearer {every}").status_code == 200
+
+
+def test_a_token_that_is_revoked_is_out_at_once(service: Service) -> None:
+    token = service.ebb.create_token("writer", namespace=NS)
+
+    async def asks() -> None:
+        async with service.speaking(token.token) as ask:
+            assert await ask("memories")
+            service.ebb.revoke_token(token.id)
+            with pytest.raises(MCPError):
+                await ask("memories")
+
+    anyio.run(asks)
+
+
+def test_other_namespaces_are_not_there(service: Service) -> None:
+    """By whatever name: id, ref or text; and an argument that would name one is refused."""
+    secret = service.ebb.assert_memory(
+        "Tom lives in Rome.", namespace="tom", ref="toms", epistemic_type="ASSERTED", source_type="USER_STATED"
+    )
+    before = service.ebb.status(namespace="tom")
+
+    async def asks() -> None:
+        async with service.speaking(service.token("operator")) as ask:
+            for name in (str(secret.id), "toms"):
+                for tool in ("explain", "forecast", "pin", "restore", "suppress", "correct"):
+                    assert (await ask.refused(tool, object=name))["code"] == "not_found"
+                assert (await ask.refused("forget", objects=[name]))["code"] == "not_found"
+                with pytest.raises(MCPError, match="there is no memory"):
+                    await ask.read(f"ebbtide://memory/{name}")
+            found = await ask("memories", everything=True, limit=200)
+            assert "Tom lives in Rome." not in json.dumps(found)
+            error = await ask.refused("memories", namespace="tom")
+            assert (error["code"], error["field"]) == ("bad_input", "namespace")
+            assert {one["namespace_id"] for one in (await ask.read("ebbtide://state"))["counts"]} <= {NS}
+
+    anyio.run(asks)
+    assert service.ebb.status(namespace="tom") == before
+
+
+def test_bad_input_is_refused_in_one_line_and_writes_nothing(service: Service) -> None:
+    said = {"value": "x", "epistemic_type": "ASSERTED", "source_type": "USER_STATED"}
+    bad: list[tuple[str, dict[str, Any], str]] = [
+        ("remember", {}, "value"),
+        ("remember", said | {"value": None}, "value"),
+        ("remember", said | {"value": "a\x00b"}, "value"),
+        ("remember", said | {"epistemic_type": "KNOWN"}, "epistemic_type"),
+        ("remember", said | {"epistemic_type": "DEPRECATED"}, "epistemic_type"),
+        ("remember", said | {"salience": 1.5}, "salience"),
+        ("remember", said | {"ref": "a\nb"}, "ref"),
+        ("memories", {"limit": 0}, "limit"),
+        ("memories", {"limit": 201}, "limit"),
+        ("memories", {"cursor": "behind"}, "cursor"),
+        ("memories", {"as_of": "yesterday"}, "as-of"),
+        ("reinforce", {"object": "home", "signal": "LIKED"}, "signal"),
+        ("correct", {"object": "home", "source_type": "USER_STATED"}, "source_type"),
+        ("suppress", {"object": "home", "suppressed": False, "freeze": True}, "freeze"),
+        ("forget", {"objects": []}, "objects"),
+        ("forget", {"objects": ["home"], "reason": "retention_policy_expiry"}, "reason"),
+    ]
+    before = service.ebb.status(namespace=NS).entries
+
+    async def asks() -> None:
+        async with service.speaking(service.token("operator")) as ask:
+            for tool, arguments, field in bad:
+                error = await ask.refused(tool, **arguments)
+                assert (error["code"], error["field"]) == ("bad_input", field), (tool, arguments)
+            with pytest.raises(MCPError, match="there is no resource"):
+                await ask.read("ebbtide://memories")
+
+    anyio.run(asks)
+    assert service.ebb.status(namespace=NS).entries == before
+    token = f"Bearer {service.token('writer')}"
+    assert service.post(token, content=b'{"jsonrpc":').status_code == 400
+    assert service.post(token, content=b" " * ((1 << 20) + 1)).status_code == 413
+
+
+@pytest.fixture
+def alone(make_url_for: Callable[..., str]) -> str:
+    """A store for what is the same on every database."""
+    return make_url_for("duckdb")
+
+
+def test_a_role_of_the_server_caps_that_of_the_token(alone: str) -> None:
+    async def asks(service: Service) -> None:
+        async with service.speaking(service.token("operator")) as ask:
+            assert await ask.tools() == TOOLS["writer"]
+        async with service.speaking(service.token("reader", None)) as ask:
+            assert await ask.tools() == TOOLS["reader"]
+
+    with serving(alone, "--role", "writer") as service:
+        anyio.run(asks, service)
+
+
+def test_without_tokens_only_this_machine_is_answered(alone: str) -> None:
+    async def asks(service: Service) -> None:
+        async with service.speaking("none") as ask:
+            assert await ask.tools() == TOOLS["writer"]
+
+    with serving(alone, "--insecure-local") as service:
+        anyio.run(asks, service)
+        assert service.post(None).status_code == 200
+        assert service.post(None, headers={"Host": "rebound.example"}).status_code == 421
+        assert service.post(None, headers={"Origin": "http://rebound.example"}).status_code == 403
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_an_error_that_nobody_foresaw_tells_a_caller_nothing(url: str, mode: str) -> None:
+    caller = Caller(NS, frozenset(Right), "helper", "AI_AGENT")
+
+    async def asks(ebb: Ebbtide) -> None:
+        async with Client(server(ebb, lambda _: caller), mode=mode) as client:
+            with pytest.raises(MCPError, match=r"^an error of the server itself: its log says more$") as found:
+                await client.call_tool("explain", {"object": "CANARY"})
+            assert found.value.data is None
+
+    with Ebbtide(url) as ebb:
+        with ebb.store.begin() as connection:
+            connection.execute(text("DROP TABLE suppressions CASCADE"))
+        anyio.run(asks, ebb)

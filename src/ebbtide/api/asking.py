@@ -212,9 +212,10 @@ class Asking(Passing, Reading):
 
     def _told(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Memory, Taken]:
         """Asks for one operation; the memory that it makes or is about, and what became of the request."""
-        namespace = self._namespace_of({**given, **named})
-        taken = self._take(op, named, {**given, "namespace": namespace})
-        return self.memory(taken.target, namespace=namespace), taken
+        with self.store.db.kept_open():
+            namespace = self._namespace_of({**given, **named})
+            taken = self._take(op, named, {**given, "namespace": namespace})
+            return self.memory(taken.target, namespace=namespace), taken
 
     def _memory_of(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> Memory:
         """Asks for one operation; the memory that it is about."""

@@ -88,8 +88,16 @@ def watched(work: Callable[..., Any], *given: Any) -> Any:
     return done
 
 
-def bench(url: str, sizes: Sequence[Size], progress: Progress = lambda _, __: None) -> Report:
-    """Measures in stores made beside the one of a URL, which is left alone, and removed again."""
+def bench(
+    url: str,
+    sizes: Sequence[Size],
+    progress: Progress = lambda _, __: None,
+    measured: Callable[[Report], None] = lambda _: None,
+) -> Report:
+    """Measures in stores made beside the one of a URL, which is left alone, and removed again.
+
+    `measured` is handed the report so far after each part: a run that is broken off keeps what it has.
+    """
     name = database_at(url, wait=30.0).name
     found = Report(machine(), versions(url), commit(), [])
     done, total = 0, len(sizes) * Round.PARTS + 1
@@ -97,6 +105,7 @@ def bench(url: str, sizes: Sequence[Size], progress: Progress = lambda _, __: No
         for size in sizes:
             for part in Round(place, name, size).parts():
                 found.results.extend(part)
+                measured(found)
                 done += 1
                 progress(done, total)
         store = place.new()

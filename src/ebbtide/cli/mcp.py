@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -76,7 +75,7 @@ def mcp(
             return Caller.of(who, where, named, scrubs=not no_scrub)
 
         app = over_http.application(ebb, (lambda _: local) if insecure_local else admit, tokens=not insecure_local)
-        over_http.serve(app, host, port, _say)
+        over_http.serve(app, host, port)
 
 
 def _refuse_missing() -> None:
@@ -92,7 +91,3 @@ def _process(namespace: str, role: Role, actor: str | None, actor_type: str | No
     kind = actor_type or (settings.actor_type if "actor_type" in given else ActorType.AI_AGENT)
     who = actor_of(name, kind)
     return Principal(namespace, role, who.id, who.type)
-
-
-def _say(address: str) -> None:
-    sys.stderr.write(f"ebb: MCP at {address}\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -149,6 +149,10 @@ class Database(ABC):
 
         Raises `StoreUnavailable` that says who holds it, or why it cannot be reached.
         """
+
+    def kept_open(self) -> AbstractContextManager[Any]:
+        """Keeps the store open from one transaction to the next, where it is the opening that takes time."""
+        return nullcontext()
 
     @abstractmethod
     def selected(

@@ -70,7 +70,7 @@ CONFIG = {"memory_limit": "1GB", "preserve_insertion_order": "false", "checkpoin
 memories (DuckDB's 16 MB), checkpoints took half of the pass."""
 
 LEFT = 256 << 10
-"""So many bytes may stay in the write-ahead log when the file is let go of.
+"""So many bytes may stay in the write-ahead log when the file is let go of; a 64th of the file, if that is less.
 
 A checkpoint writes the last row group of the log anew, up to 122,880 entries, for however few were appended: 0.65 s.
 Whoever opens the file next replays what stayed there, 0.13 s for a megabyte of small writes.
@@ -115,6 +115,7 @@ class DuckDB(Database):
         self._wait = wait
         self._engine = create_engine(
             url,
+            hide_parameters=True,  # contents are among them, and errors are logged
             poolclass=NullPool,
             connect_args={"config": CONFIG},
         )
@@ -147,10 +148,15 @@ class DuckDB(Database):
             self._file.connections -= 1
             self._file.lock.release()
 
+    @contextmanager
+    def kept_open(self) -> Iterator[None]:
+        with self.connect():
+            yield
+
     def _shorten(self, connection: Connection) -> None:
         """Puts the write-ahead log into the file once it has grown long."""
-        log = Path(f"{self._path}.wal")
-        if log.exists() and log.stat().st_size > LEFT:
+        log, file = Path(f"{self._path}.wal"), Path(self._path)
+        if log.exists() and log.stat().st_size > min(LEFT, file.stat().st_size // 64):
             connection.execution_options(isolation_level="AUTOCOMMIT").execute(text("CHECKPOINT"))
 
     def _open(self) -> Connection:

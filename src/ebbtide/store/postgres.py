@@ -85,6 +85,7 @@ class PostgreSQL(Database):
         self._where = f"{url.host or 'local socket'}/{url.database}"
         self._engine = create_engine(
             url,
+            hide_parameters=True,  # contents are among them, and errors are logged
             pool_pre_ping=True,
             pool_timeout=wait,
             connect_args={

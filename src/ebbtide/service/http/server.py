@@ -1,4 +1,4 @@
-"""Serving the application: a socket, uvicorn, and an end that finishes what is in hand."""
+"""Serving an application: a socket, uvicorn, and an end that finishes what is in hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from ebbtide.model.errors import BadInput
 
@@ -27,16 +27,16 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """Serves one application until told to stop."""
+    """Serves one application until told to stop; `lifespan` is for one that has to be started and ended itself."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: ASGIApp, *, lifespan: bool = False) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                lifespan="off",
+                lifespan="on" if lifespan else "off",
                 timeout_graceful_shutdown=PATIENCE,
             )
         )

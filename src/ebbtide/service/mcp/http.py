@@ -5,11 +5,10 @@ No session is kept, so that a token that was revoked is out at once, and several
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from typing import Any
 
-import uvicorn
+import structlog
 from anyio import to_thread
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.datastructures import Headers
@@ -18,7 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ebbtide.api import Ebbtide
 from ebbtide.memory.requests import MAX_LINE
-from ebbtide.model.errors import BadInput, StoreUnavailable
+from ebbtide.model.errors import StoreUnavailable
+from ebbtide.service.http.server import Server, listening, until_told
 from ebbtide.service.mcp.caller import Caller
 from ebbtide.service.mcp.server import Context, server
 
@@ -88,13 +88,10 @@ def _caller(context: Context) -> Caller:
     return found
 
 
-def serve(app: ASGIApp, host: str, port: int, told: Callable[[str], None]) -> None:
-    """Serves until stopped; `told` is given the address, with the port that the system chose where 0 is given."""
-    try:
-        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise BadInput(f"cannot listen on {host} port {port}: {error.strerror}", field="port") from error
-    with listening:
-        told(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}{PATH}")
-        # Its own logging is left out: that of the process says it.
-        uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False)).run(sockets=[listening])
+def serve(app: ASGIApp, host: str, port: int) -> None:
+    """Serves until told to stop; where 0 is given as port the system chooses one, which the log says."""
+    serving = Server(app, lifespan=True)
+    with listening(host, port) as listener, until_told(serving.stop):
+        name = f"[{host}]" if ":" in host else host
+        structlog.get_logger().info("serving", at=f"http://{name}:{listener.getsockname()[1]}{PATH}")
+        serving.run(sockets=[listener])

@@ -31,7 +31,8 @@ class Tool:
 
 
 def _remember(ebb: Ebbtide, caller: Caller, said: takes.Remember) -> Kept:
-    return Kept.of(ebb.assert_memory(**said.given(), **caller.asks()))
+    given = said.given() | {"value": said.value}
+    return Kept.of(ebb.assert_memory(**given, **caller.asks()))
 
 
 def _memories(ebb: Ebbtide, caller: Caller, said: takes.Memories) -> Found:
