@@ -40,7 +40,7 @@ class Serving:
 def serving(url: str, **options: Any) -> Iterator[Serving]:
     with Ebbtide.open(url, **options) as ebb:
         for name in (NS, "tom"):
-            ebb.event("I moved.", namespace=name, ref="m1")
+            ebb.event("I moved.", namespace=name, ref="m1", at="2026-03-02T09:00:00Z")
             ebb.assert_memory(f"{name} lives in London.", namespace=name, ref="home-1", subject=name, **BELIEF)
         found = Serving(ebb, application(ebb), {}, {}, {})
         for role in Role:

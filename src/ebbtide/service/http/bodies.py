@@ -40,7 +40,7 @@ def _example(**said: Any) -> ConfigDict:
 class Body(BaseModel):
     """When it took effect (now, if left out), and what else is kept with it."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = _example(effective_at="2026-03-02T09:00:00Z", metadata={"channel": "chat"})
 
     effective_at: Instant | None = None
     metadata: dict[str, Any] | None = None
