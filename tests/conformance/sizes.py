@@ -20,3 +20,7 @@ SLOTS = _size("SLOTS", 6, 40)
 KILLS = _size("KILLS", 3, 25)
 WEEKS = _size("WEEKS", 2, 12)
 SECONDS = _size("SECONDS", 4, 600)
+REQUESTS = _size("REQUESTS", 250, 1000)
+SEEDS = _size("SEEDS", 1, 4)
+STATEMENTS = _size("STATEMENTS", 3, 1)
+"""After each how many-th of the statements a process is killed."""

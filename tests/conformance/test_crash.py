@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from doomed import BELIEF, WORKS, killed, opened, watch
 from ledger import Ledger, check
+from sizes import STATEMENTS
 from sqlalchemy import create_engine, event, make_url, text
 from tests.files import copy_store
 
@@ -155,7 +156,7 @@ def told(ledger: Ledger) -> dict[str, Any]:
 @pytest.mark.parametrize(("work", "more"), [("organise", 6), ("assign", 3), ("ask", 2)])
 def test_killed_after_any_statement_it_goes_on_and_ends_as_uninterrupted(victim, work, more) -> None:
     executed, _, expected = uninterrupted(victim, work)
-    for last in moments(executed, more):
+    for last in moments(executed, more)[::STATEMENTS]:
         victim.renew()
         assert killed(victim.url, NOW, work, statement=last), f"{work} ended before statement {last}"
         with victim.ebb.store.db.connect():

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from histories import ASKED, EPISTEMIC
 from ledger import Ledger, check, entries_of
+from sizes import SEEDS
 from sqlalchemy import delete, insert, select
 
 from ebbtide import BadInput, Ebbtide, NotFound, Refused
@@ -219,7 +220,7 @@ def as_datetime(at: int) -> datetime:
     return instant.to_datetime(at)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", range(1, 1 + SEEDS))
 def test_reading_the_past_gives_what_a_store_gives_that_saw_no_more(ebb, clock, sandbox, seed) -> None:
     """as_of: only entries effective by then; known_at: only those recorded by then; and both at once."""
     with ebb.store.db.connect(), sandbox.ebb.store.db.connect():
@@ -250,7 +251,7 @@ def test_a_suppression_heard_of_later_was_not_known_before(ebb, clock, job) -> N
     assert [ebb.memory("job", as_of=iso(day)).suppressed for day in (7, 15)] == [True, False]
 
 
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", range(5, 5 + SEEDS))
 def test_what_was_known_is_what_was_read_then(ebb, clock, seed) -> None:
     """Whatever is heard of later, `known_at` tells what a reader saw at that instant."""
     with ebb.store.db.connect():

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from busy import BELIEF, COMMON, Record, at_once
 from ledger import Ledger, check
+from sizes import REQUESTS
 
 from ebbtide import Ebbtide
 from ebbtide.model.identity import id_of_ref
@@ -17,7 +18,7 @@ from ebbtide.model.identity import id_of_ref
 NAMES = ["maya", "tom", "leila", "iris"]
 
 
-@pytest.mark.parametrize(("kind", "requests"), [("postgresql", 1000), ("duckdb", 50)])
+@pytest.mark.parametrize(("kind", "requests"), [("postgresql", REQUESTS), ("duckdb", 50)])
 def test_nothing_is_lost_and_nothing_is_doubled(make_url_for, kind, requests) -> None:
     """On DuckDB one process at a time has the file, and the others wait for it: there are fewer of them."""
     url = make_url_for(kind)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from ledger import Ledger, check, read
 from model import BAD, Model, Thing
+from sizes import SEEDS
 from sqlalchemy import select
 
 from ebbtide import BadInput, Ebbtide, NotFound, Refused
@@ -477,7 +478,7 @@ STEPS = {
 """What a life is made of, by weight."""
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", range(1, 1 + SEEDS))
 def test_after_every_step_of_any_history_the_books_balance(ebb, clock, seed) -> None:
     ebb.register_policy(TTL)
     # A connection kept open spares DuckDB from opening the file for each step; every step still is a transaction.

@@ -14,6 +14,7 @@ from ebbtide.api.questions import Questions
 from ebbtide.api.rehearsing import Rehearsing
 from ebbtide.api.replaying import Replaying
 from ebbtide.api.simulating import Simulating
+from ebbtide.api.surveying import Surveying
 from ebbtide.api.watching import Watching
 
 
@@ -29,6 +30,7 @@ class Ebbtide(
     FittingPolicies,
     Simulating,
     Rehearsing,
+    Surveying,
     Watching,
     Access,
     Finding,

@@ -47,6 +47,10 @@ class Auditing(Opened):
         """Writes all rows of such a query as Parquet, however many; how many there are."""
         return selects.write_parquet(self._asked(seconds), query, Path(file), parameters, seconds=seconds)
 
+    def expect_questions(self) -> None:
+        """Has the next queries answered sooner: on DuckDB the process that each takes is started before it is asked."""
+        self.store.db.expect_questions()
+
     def _asked(self, seconds: float) -> Database:
         if not 0 < seconds <= DAY / SECOND:
             raise BadInput("must be above 0 and at most 86400", field="timeout")

@@ -129,7 +129,7 @@ def simulate(
         other = None if against is None else _policy(against, ebb)
         found = ebb.simulate(_policy(policy, ebb), other, until=until, namespace=namespace, limit=limit)
     if svg is not None:
-        drawing.write(svg, _chart(found))
+        drawing.write(svg, chart_of(found))
     if format == Format.JSON:
         output.document(found)
     else:
@@ -153,7 +153,7 @@ def _show(found: Simulation, length: int) -> None:
         ),
         numbers=(*OUTCOMES, "ACTIVE in the end"),
     )
-    drawing.show(_chart(found))
+    drawing.show(chart_of(found))
     spans = [_spans(side, found, length) for side in sides]
     columns = [*OUTCOMES[:4], "ACTIVE"]
     output.table(
@@ -190,7 +190,7 @@ def _sides(found: Simulation) -> list[str]:
     return [side.policy or "as it is" for side in (found.under, found.against)]
 
 
-def _chart(found: Simulation) -> Chart:
+def chart_of(found: Simulation) -> Chart:
     """How many are ACTIVE at the end of each day, under both."""
     lines = []
     for name, side in zip(_sides(found), (found.under, found.against), strict=True):

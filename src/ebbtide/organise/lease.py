@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ebbtide.log.head import Head
 from ebbtide.model import instant
+from ebbtide.model.errors import NotFound
 from ebbtide.store.database import Database
 from ebbtide.store.tables import leases, namespaces
 
@@ -130,7 +131,10 @@ def put_aside(db: Database, connection: Connection) -> dict[str, Any]:
 
 
 def retry(connection: Connection, namespace: str) -> None:
-    """Lets a namespace be tried again at once."""
+    """Lets a namespace be tried again at once. Raises `NotFound` where there is no such namespace."""
+    known = select(namespaces.c.namespace_id).where(namespaces.c.namespace_id == namespace)
+    if connection.execute(known).first() is None:
+        raise NotFound(f"there is no namespace {namespace!r}", field="namespace")
     connection.execute(update(leases).where(leases.c.namespace_id == namespace).values(_WELL))
 
 

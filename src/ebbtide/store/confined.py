@@ -145,7 +145,11 @@ def answer(connection: duckdb.DuckDBPyConnection, query: str, parameters: Any, v
 
 def main() -> None:
     """Does what standard input says."""
-    asked = json.load(sys.stdin)
+    said = sys.stdin.read()
+    if not said:
+        # Whoever started it has ended, or needs it no more.
+        return
+    asked = json.loads(said)
     limit_memory(4 * asked["memory"])
     try:
         connection = opened(asked["path"], asked["wait"], asked["memory"])

@@ -30,6 +30,52 @@ def held(path: str, message: str, wait: float) -> StoreUnavailable:
     return StoreUnavailable(f"{path} is held by {who}; waited {wait:g} s: let it finish or stop it, then try again")
 
 
+class Ready:
+    """The process that the next query gets. Once asked to, it is started before: most of a query's time is its start.
+
+    It has no file open until it is asked, and ends with this program, as its input does.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ahead = False
+        self._next: subprocess.Popen[bytes] | None = None
+
+    def keep(self) -> None:
+        """From now on there is always one that waits."""
+        with self._lock:
+            self._ahead = True
+            if self._next is None or self._next.poll() is not None:
+                self._next = _started()
+
+    @contextmanager
+    def process(self) -> Iterator[subprocess.Popen[bytes]]:
+        """The one that waits, or a new one; after it the next is started."""
+        with self._lock:
+            taken, self._next = self._next, None
+        try:
+            with taken if taken is not None and taken.poll() is None else _started() as process:
+                yield process
+        finally:
+            if self._ahead:
+                self.keep()
+
+
+def _started() -> subprocess.Popen[bytes]:
+    # -P: the folder it stands in has a module of the name `duckdb`.
+    command = [sys.executable, "-P", str(Path(program.__file__))]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+
+
+_ready = Ready()
+
+
+def expect_questions() -> None:
+    """Has a process wait for the next query, from now on."""
+    _ready.keep()
+
+
 @contextmanager
 def confined(
     path: str,
@@ -41,10 +87,7 @@ def confined(
     """Runs `confined.py` as long as its rows are read, and no longer than it may take."""
     asked = {"path": path, "wait": wait, "memory": MEMORY, "views": list(within.views)}
     asked |= {"query": query, "parameters": parameters}
-    # -P: the folder it stands in has a module of the name `duckdb`.
-    command = [sys.executable, "-P", str(Path(program.__file__))]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+    with _ready.process() as process:
         assert process.stdin is not None, "it is a pipe"
         assert process.stdout is not None, "it is a pipe"
         late = threading.Event()

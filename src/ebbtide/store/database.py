@@ -327,6 +327,9 @@ class Database(ABC):
     def fence(self, select: Any) -> Any:
         """The select as a subquery whose expressions are computed once, however often they are used above it."""
 
+    def expect_questions(self) -> None:  # noqa: B027 - most need nothing for it
+        """Gets ready for queries to `selected`, where that takes time."""
+
     @contextmanager
     def many_rows(self, connection: Connection) -> Iterator[None]:
         """While it lasts, joins are planned as of many rows, whatever is known of a table that was just filled."""

@@ -52,7 +52,7 @@ from sqlalchemy.pool import NullPool
 from ebbtide.model.errors import StoreUnavailable
 from ebbtide.store.arrow import arrow_type, schema_of
 from ebbtide.store.confined import LOCKED
-from ebbtide.store.confining import confined, held
+from ebbtide.store.confining import confined, expect_questions, held
 from ebbtide.store.database import Confines, Database, Row, Selection
 from ebbtide.store.database import Path as Member
 
@@ -189,6 +189,9 @@ class DuckDB(Database):
                 yield selection
         finally:
             self._file.lock.release()
+
+    def expect_questions(self) -> None:
+        expect_questions()
 
     def bulk_insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         if len(rows) > FEW:

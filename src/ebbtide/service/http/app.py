@@ -27,6 +27,7 @@ from ebbtide.service.http.routes import (
     runs,
     tokens,
 )
+from ebbtide.service.pages import router as pages
 from ebbtide.service.watch import Watch
 
 _ROUTES = (
@@ -62,6 +63,7 @@ def application(ebb: Ebbtide, *, insecure: bool = False, watch: Watch | None = N
     app.add_middleware(Edge, insecure=insecure)
     for module in _ROUTES:
         app.include_router(module.router, responses=problems.EVERYWHERE)
+    app.include_router(pages())
     _describe(app)
     return app
 

@@ -12,7 +12,7 @@ import structlog
 from anyio import to_thread
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ebbtide.api import Ebbtide
@@ -57,6 +57,9 @@ class Gate:
             return JSONResponse(error.document(), 503, {"Retry-After": "1"})
         if caller is None:
             return JSONResponse(_NOBODY, 401, {"WWW-Authenticate": "Bearer"})
+        if scope["method"] != "POST":
+            # A stream for messages that the server begins has nothing to tell, and would hold up its end.
+            return Response(status_code=405, headers={"Allow": "POST"})
         scope.setdefault("state", {})["caller"] = caller
         return self.app
 
