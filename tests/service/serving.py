@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +13,7 @@ from fastapi.testclient import TestClient
 from ebbtide import Ebbtide
 from ebbtide.access.rights import Role
 from ebbtide.service.http.app import application
+from ebbtide.service.http.server import Server, listening
 
 NS = "maya"
 HERE = f"/v1/namespaces/{NS}"
@@ -48,6 +51,19 @@ def serving(url: str, **options: Any) -> Iterator[Serving]:
             found.theirs[role] = found.client(ebb.create_token(role, namespace="tom").token)
             found.every[role] = found.client(ebb.create_token(role, every_namespace=True).token)
         yield found
+
+
+@contextmanager
+def listener(ebb: Ebbtide) -> Iterator[str]:
+    """A real server in a thread; its address."""
+    server, socket = Server(application(ebb)), listening("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+    finally:
+        server.stop()
+        thread.join()
 
 
 def problem(response: Any, status: int, code: str) -> dict[str, Any]:

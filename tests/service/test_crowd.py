@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
 from tests.conformance import ledger
-from tests.service.serving import BELIEF, HERE, NS
+from tests.service.serving import BELIEF, HERE, NS, listener
 
 from ebbtide import Ebbtide
-from ebbtide.service.http.app import application
-from ebbtide.service.http.server import Server, listening
 
 WRITERS = 200
 SHARED = "shared"
-
-
-@contextmanager
-def listener(ebb: Ebbtide) -> Iterator[str]:
-    """A real server in a thread; its address."""
-    server, socket = Server(application(ebb)), listening("127.0.0.1", 0)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{socket.getsockname()[1]}"
-    finally:
-        server.stop()
-        thread.join()
 
 
 def test_nothing_is_lost_or_doubled(make_url_for):
