@@ -13,7 +13,7 @@ from ebbtide.service.http import bodies
 from ebbtide.service.http.access import Ebb, Writer
 from ebbtide.service.http.asking import request
 from ebbtide.service.http.bodies import Body
-from ebbtide.service.http.fields import Expected, Key, Namespace, Obj, etag
+from ebbtide.service.http.fields import WITH_ETAG, Expected, Key, Namespace, Obj, etag
 
 router = APIRouter(prefix="/v1/namespaces/{namespace:name}/memories/{obj:name}", tags=["actions"])
 
@@ -64,4 +64,10 @@ _ACTIONS: tuple[tuple[str, OpType, type[Body], str], ...] = (
     ),
 )
 for _name, _op, _kind, _about in _ACTIONS:
-    router.post(f"/{_name}", operation_id=_name, description=_about, summary=_name.capitalize())(_action(_op, _kind))
+    router.post(
+        f"/{_name}",
+        operation_id=f"memories_{_name}",
+        summary=_name.capitalize(),
+        description=_about,
+        responses=WITH_ETAG,
+    )(_action(_op, _kind))
