@@ -22,22 +22,24 @@ def _action(op: OpType, kind: type[Body]) -> Callable[..., Memory]:
     """The endpoint of one action; a body with nothing that must be said may be left out."""
 
     def act(
+        *,
         namespace: Namespace,
         obj: Obj,
+        body: Any,
         who: Writer,
         ebb: Ebb,
         response: Response,
-        body: Any = None,
         key: Key = None,
         expected: Expected = None,
     ) -> Memory:
         asked = request(who, namespace, op, body, object=obj, expected_version=expected)
         return etag(ebb.told(asked, key=key)[0], response)
 
+    # FastAPI reads the body off the signature, and here it is another one for each action.
     must = any(field.is_required() for field in kind.model_fields.values())
     act.__annotations__["body"] = kind if must else kind | None
-    if must:
-        act.__defaults__ = act.__defaults__ and (..., *act.__defaults__[1:])
+    if not must:
+        act.__kwdefaults__ = {**(act.__kwdefaults__ or {}), "body": None}
     return act
 
 
