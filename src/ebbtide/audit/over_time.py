@@ -210,12 +210,15 @@ def _clock_matters(span: Any) -> Any:
             *(or_(s[n].is_(None), s[n] == span[n]) for n in ("object_type", "epistemic_type", "subject")),
         ),
     )
-    held = or_(
-        span.expires_at.isnot(None),
-        span.epistemic_type == EpistemicType.UNVERIFIED.value,
-        exists().where(s.namespace_id == span.namespace_id, meant),
+    matters = and_(
+        span.lifecycle_state == LifecycleState.ACTIVE.value,
+        or_(
+            span.expires_at.isnot(None),
+            span.epistemic_type == EpistemicType.UNVERIFIED.value,
+            exists().where(s.namespace_id == span.namespace_id, meant),
+        ),
     )
-    return case((held, True), else_=False)
+    return case((matters, True), else_=False)
 
 
 def _steady(db: Database, lived: Any) -> Select[Any]:
