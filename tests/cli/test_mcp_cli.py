@@ -28,3 +28,8 @@ def test_without_the_sdk_it_says_what_to_install(run, monkeypatch) -> None:
     monkeypatch.setattr(mcp, "find_spec", lambda name: None)
     found = run("mcp")
     assert (found.code, found.err) == (2, "ebb: mcp: this needs the MCP SDK: pip install 'ebbtide[mcp]'\n")
+
+
+def test_a_store_that_is_not_set_up_is_said_before_it_listens(run) -> None:
+    found = run("mcp", "--http", "--url", "duckdb:///none.duckdb")
+    assert (found.code, found.err) == (3, "ebb: the store is not set up: run `ebb init`\n")

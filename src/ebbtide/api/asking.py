@@ -70,6 +70,13 @@ class Asking(Passing, Reading):
                 raise
         return taken
 
+    def told(self, request: AnyRequest | dict[str, Any], *, key: str | None = None) -> tuple[Memory, Taken]:
+        """Takes a request that makes a memory or is about one; the memory as it is then, and what became of it."""
+        line = request if isinstance(request, Line) else request_from(request)
+        with self.store.db.kept_open():
+            (taken,) = self.ask(line, key=key)
+            return self.memory(taken.target, namespace=line.namespace), taken
+
     def event(self, content: Any, **given: Unpack[Happened]) -> UUID:
         """Records something that happened; the event's id, for use as evidence."""
         return self._take("EVENT", {"content": content}, given).target
@@ -202,20 +209,14 @@ class Asking(Passing, Reading):
 
     def _take(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> Taken:
         """Asks for one operation: `named` is what its method takes itself, `given` the rest, in which None is not."""
-        for name in given.keys() & {*named, "op"}:
-            raise BadInput("stands twice", field=name)
-        said = {**named, **{name: value for name, value in given.items() if value is not None}}
-        said["namespace"] = self._namespace_of(said)
-        key = said.pop("key", None)
-        line = {_AS_IN_LINES.get(name, name): value for name, value in said.items()}
-        return self.ask(request_from({**line, "op": op}), key=key)[0]
+        line, key = self._line(op, named, given)
+        return self.ask(line, key=key)[0]
 
     def _told(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Memory, Taken]:
         """Asks for one operation; the memory that it makes or is about, and what became of the request."""
         with self.store.db.kept_open():
-            namespace = self._namespace_of({**given, **named})
-            taken = self._take(op, named, {**given, "namespace": namespace})
-            return self.memory(taken.target, namespace=namespace), taken
+            line, key = self._line(op, named, given)
+            return self.told(line, key=key)
 
     def _memory_of(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> Memory:
         """Asks for one operation; the memory that it is about."""
@@ -225,6 +226,16 @@ class Asking(Passing, Reading):
         """Asks for one operation that stores a memory; the one that was stored, or was there already."""
         memory, taken = self._told(op, named, given)
         return Stored(**dict(memory), duplicate=taken.duplicate)
+
+    def _line(self, op: str, named: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[AnyRequest, str | None]:
+        """A request of what a method was given, and its key, if it has one."""
+        for name in given.keys() & {*named, "op"}:
+            raise BadInput("stands twice", field=name)
+        said = {**named, **{name: value for name, value in given.items() if value is not None}}
+        said["namespace"] = self._namespace_of(said)
+        key = said.pop("key", None)
+        line = {_AS_IN_LINES.get(name, name): value for name, value in said.items()}
+        return request_from({**line, "op": op}), key
 
     def _namespace_of(self, said: Mapping[str, Any]) -> str:
         """The namespace given, or that of the memory that is named by its id."""

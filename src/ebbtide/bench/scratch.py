@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -189,6 +190,14 @@ def updates(db: Database, connection: Connection) -> Updates | None:
     """What PostgreSQL counted so far; None of DuckDB."""
     if db.name == "duckdb":
         return None
+    # Processes hand in what they counted when they end, which is some time after their client has left.
+    others = text(
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+    while connection.execute(others).scalar_one():
+        time.sleep(0.01)
+        connection.execute(text("SELECT pg_stat_clear_snapshot()"))
     query = (
         "SELECT n_tup_upd, n_tup_hot_upd, pg_relation_size(relid) FROM pg_stat_user_tables "
         "WHERE relname = 'memory_state'"

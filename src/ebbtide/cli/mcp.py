@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from ebbtide.cli.settings import read
 from ebbtide.model.errors import BadInput, NotInstalled
 from ebbtide.model.identity import identifier
 from ebbtide.model.words import ActorType
+from ebbtide.service.mcp.caller import Caller
 
 ASSISTANT = "assistant"
 """Who writes over standard input, where nobody is named."""
@@ -50,41 +52,43 @@ def mcp(
 
     Example: ebb mcp --namespace maya --role writer
     """
-    _refuse_missing()
-    if insecure_local and not http:
-        raise BadInput("is for --http: over standard input there are no tokens anyway", field="insecure-local")
-    if http and not insecure_local and (actor or actor_type):
-        raise BadInput("is that of the token with --http: `ebb token create --actor` says it", field="actor")
+    _refuse(actor or actor_type, http=http, insecure_local=insecure_local)
     # Only here, since no other command needs them and they take half a second to load.
     from ebbtide.service import logs  # noqa: PLC0415
     from ebbtide.service.mcp import http as over_http  # noqa: PLC0415
     from ebbtide.service.mcp import server  # noqa: PLC0415
-    from ebbtide.service.mcp.caller import Caller  # noqa: PLC0415
 
-    where = identifier(namespace_of(namespace), "namespace")
-    named = None if role is None else role_of(role)
-    local = Caller.of(_process(where, named or Role.WRITER, actor, actor_type), where, scrubs=not no_scrub)
     if insecure_local and host not in over_http.LOCAL:
         raise BadInput(f"with --insecure-local it is {' or '.join(over_http.LOCAL)}", field="host")
-    logs.configure()
+    where = identifier(namespace_of(namespace), "namespace")
+    named = None if role is None else role_of(role)
+    bind = partial(Caller.of, namespace=where, role=named, scrubs=not no_scrub)
+    local = bind(_process(where, named or Role.WRITER, actor, actor_type))
     with opened(url) as ebb:
         if not http:
+            logs.configure()
             server.stdio(ebb, local)
             return
+        # A store that is not set up is said at once, not to whoever comes first.
+        with ebb.store.begin():
+            pass
+        logs.configure()
 
         def admit(token: str) -> Caller | None:
             who = ebb.principal(token)
-            if who is None or not who.reaches(where):
-                return None
-            return Caller.of(who, where, named, scrubs=not no_scrub)
+            return None if who is None or not who.reaches(where) else bind(who)
 
         app = over_http.application(ebb, (lambda _: local) if insecure_local else admit, tokens=not insecure_local)
         over_http.serve(app, host, port)
 
 
-def _refuse_missing() -> None:
+def _refuse(named: str | None, *, http: bool, insecure_local: bool) -> None:
     if find_spec("mcp") is None:
         raise NotInstalled("this needs the MCP SDK: pip install 'ebbtide[mcp]'", field="mcp")
+    if insecure_local and not http:
+        raise BadInput("is for --http: over standard input there are no tokens anyway", field="insecure-local")
+    if named and http and not insecure_local:
+        raise BadInput("is that of the token with --http: `ebb token create --actor` says it", field="actor")
 
 
 def _process(namespace: str, role: Role, actor: str | None, actor_type: str | None) -> Principal:

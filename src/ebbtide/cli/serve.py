@@ -50,7 +50,6 @@ def serve(
     from ebbtide.service.watch import Watch  # noqa: PLC0415
 
     every = read().every if every is None else every
-    logs.configure()
     with ExitStack() as held:
         ebb = held.enter_context(opened(url))
         # A store that is not set up is said at once, not to whoever comes first.
@@ -59,6 +58,7 @@ def serve(
         watch = Watch(every=every, counts=True) if with_organiser else None
         server = Server(application(ebb, insecure=insecure_local, watch=watch))
         listener = held.enter_context(listening(host, port))
+        logs.configure()
         held.enter_context(until_told(server.stop))
         if watch is not None:
 

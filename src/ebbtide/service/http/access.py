@@ -13,6 +13,7 @@ from ebbtide.access.rights import Right, Role
 from ebbtide.access.tokens import Principal
 from ebbtide.api import Ebbtide
 from ebbtide.model.errors import NotFound
+from ebbtide.model.identity import identifier
 from ebbtide.model.words import ActorType
 from ebbtide.service.http.problems import Forbidden, Unauthorised
 from ebbtide.service.watch import Watch
@@ -76,9 +77,11 @@ def needs(right: Right) -> Callable[..., Principal]:
 
 def own(who: Principal, namespace: str | None) -> str | None:
     """The namespace that a request to the whole store speaks of: of a token's own one there is no other."""
-    if namespace is not None and not who.reaches(namespace):
+    if namespace is None:
+        return who.namespace
+    if not who.reaches(namespace):
         raise NotFound("there is no such namespace", field="namespace")
-    return who.namespace if namespace is None else namespace
+    return identifier(namespace, "namespace")
 
 
 def needs_every_namespace(who: Principal) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from ebbtide import __version__
 from ebbtide.api import Ebbtide
@@ -58,7 +59,7 @@ def application(ebb: Ebbtide, *, insecure: bool = False, watch: Watch | None = N
     """The service over an open store. `insecure` asks for no token, and answers loopback only."""
     app = FastAPI(title="Ebbtide", version=__version__, description=ABOUT, docs_url=None, redoc_url=None)
     app.state.service = Service(ebb, insecure, watch)
-    problems.install(app)
+    problems.install(app, [one for module in _ROUTES for one in module.router.routes if isinstance(one, Route)])
     app.add_middleware(Edge, insecure=insecure)
     for module in _ROUTES:
         app.include_router(module.router, responses=problems.EVERYWHERE)

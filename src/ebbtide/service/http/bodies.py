@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, WithJsonSchema
 
 from ebbtide.audit.receipts import Receipt
 from ebbtide.log.digest import Digest
@@ -20,12 +20,17 @@ from ebbtide.model.words import (
     SourceType,
     Task,
 )
-from ebbtide.service.http.fields import Instant, Name
+from ebbtide.policy.document import Policy
+from ebbtide.service.http.fields import Instant, Name, PolicyName
 
 Score = Annotated[float, Field(ge=0, le=1, strict=True)]
 Reason = Annotated[str, Field(max_length=100_000)]
+Called = Annotated[str, Field(min_length=1, max_length=100_000)]
 Word = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")]
-Json = Annotated[Any, Field(description="Any JSON value but null")]
+Json = Annotated[
+    Any,
+    WithJsonSchema({"type": ["string", "number", "boolean", "object", "array"], "description": "Any JSON but null"}),
+]
 
 
 def _example(**said: Any) -> ConfigDict:
@@ -35,7 +40,7 @@ def _example(**said: Any) -> ConfigDict:
 class Body(BaseModel):
     """When it took effect (now, if left out), and what else is kept with it."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = _example(effective_at="2026-03-02T09:00:00Z", metadata={"channel": "chat"})
 
     effective_at: Instant | None = None
     metadata: dict[str, Any] | None = None
@@ -98,7 +103,7 @@ class Assert(Belief):
     object_type: ObjectType = ObjectType.FACT
     epistemic_type: EpistemicType
     source_type: SourceType
-    reasserts_erased: bool = False
+    reasserts_erased: StrictBool = False
 
 
 class Supersede(Belief):
@@ -117,7 +122,7 @@ class Signal(Reasoned):
 
     session_id: Name | None = None
     evidence: list[Name] = []
-    restore: bool = False
+    restore: StrictBool = False
 
 
 class Reinforce(Signal):
@@ -160,7 +165,7 @@ class Suppress(Reasoned):
     model_config = _example(expires_at="2027-01-01T00:00:00Z", freeze=True)
 
     expires_at: Instant | None = None
-    freeze: bool = False
+    freeze: StrictBool = False
 
 
 class Filtered(Reasoned):
@@ -188,8 +193,8 @@ class Entity(Body):
     model_config = _example(ref="person-tom", entity_type="PERSON", canonical_name="Tom", aliases=["Thomas"])
 
     entity_type: Word
-    canonical_name: Annotated[str, Field(min_length=1)]
-    aliases: list[str] = []
+    canonical_name: Called
+    aliases: list[Called] = []
     ref: Name | None = None
 
 
@@ -243,7 +248,7 @@ class Candidates(_Said):
 
     candidates: Annotated[list[Found], Field(max_length=10_000)]
     as_of: Instant | None = None
-    limit: Annotated[int, Field(ge=1, le=1000)] | None = None
+    limit: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = None
 
 
 class Acknowledgement(_Said):
@@ -251,7 +256,7 @@ class Acknowledgement(_Said):
 
     model_config = _example(position="42@1772442000000000")
 
-    position: Annotated[str, Field(max_length=40)]
+    position: Annotated[str, Field(pattern="^[0-9]{1,18}@[0-9]{1,18}$")]
 
 
 class Erasing(_Said):
@@ -261,7 +266,7 @@ class Erasing(_Said):
 
     objects: Annotated[list[Name], Field(max_length=10_000)] = []
     subject: Name | None = None
-    everything: bool = False
+    everything: StrictBool = False
     reason: Literal["user_request", "compliance"] = "user_request"
 
 
@@ -271,7 +276,7 @@ class Erase(Erasing):
     model_config = _example(subject="maya", reason="user_request", confirmation="9f86d081…", scrub=True)
 
     confirmation: Annotated[str, Field(max_length=64)]
-    scrub: bool = True
+    scrub: StrictBool = True
 
 
 class Assigning(_Said):
@@ -279,7 +284,7 @@ class Assigning(_Said):
 
     model_config = _example(policy="archivist@1.0.0")
 
-    policy: Name
+    policy: PolicyName
 
 
 class Simulate(_Said):
@@ -287,11 +292,11 @@ class Simulate(_Said):
 
     model_config = _example(policy="archivist@1.0.0", until="2027-01-01T00:00:00Z", namespace="maya")
 
-    policy: Name | dict[str, Any]
-    against: Name | dict[str, Any] | None = None
+    policy: PolicyName | Policy
+    against: PolicyName | Policy | None = None
     until: Instant | None = None
     namespace: Name | None = None
-    limit: Annotated[int, Field(ge=0, le=1000)] = 10
+    limit: Annotated[int, Field(ge=0, le=1000, strict=True)] = 10
 
 
 class Passing(_Said):
@@ -301,7 +306,7 @@ class Passing(_Said):
 
     namespace: Name | None = None
     tasks: list[Task] | None = None
-    dry_run: bool = False
+    dry_run: StrictBool = False
 
 
 class Correction(_Said):
@@ -313,8 +318,8 @@ class Correction(_Said):
         json_schema_extra={"examples": [{"replace": "default@1.0.0", "with": "default@1.0.1", "namespace": "maya"}]},
     )
 
-    replace: Name
-    by: Annotated[Name, Field(alias="with")]
+    replace: PolicyName
+    by: Annotated[PolicyName, Field(alias="with")]
     begins: Annotated[Instant | None, Field(alias="from")] = None
     namespace: Name | None = None
 
@@ -333,4 +338,4 @@ class Verifying(_Said):
     namespace: Name | None = None
     digest: Digest | None = None
     receipt: Receipt | None = None
-    record: bool = False
+    record: StrictBool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from ebbtide.model.errors import (
     BadInput,
@@ -48,7 +49,7 @@ class Problem(BaseModel):
             "examples": [
                 {
                     "type": "about:blank",
-                    "title": "Unprocessable Content",
+                    "title": HTTPStatus(422).phrase,
                     "status": 422,
                     "detail": "must be a number from 0 to 1 (given: 1.5)",
                     "code": "bad_input",
@@ -110,8 +111,8 @@ def of(error: EbbtideError) -> Response:
     return response(status_of(error), error.message, error.code, where)
 
 
-def install(app: FastAPI) -> None:
-    """Has every error of an application told as a problem document."""
+def install(app: FastAPI, routes: Sequence[Route]) -> None:
+    """Has every error of an application with these routes told as a problem document."""
 
     @app.exception_handler(EbbtideError)
     async def known(request: Request, error: EbbtideError) -> Response:
@@ -123,7 +124,7 @@ def install(app: FastAPI) -> None:
         place = [str(part) for part in first["loc"][1:]]
         if first["type"] == "json_invalid":
             return of(BadInput(f"is not JSON: {first['ctx']['error']}", field="body"))
-        message = _MESSAGES.get(first["type"], first["msg"])
+        message = _MESSAGES.get(first["type"], first["msg"].removeprefix("Value error, "))
         return of(BadInput(message, field=".".join(place) or first["loc"][0]))
 
     @app.exception_handler(HTTPException)
@@ -131,6 +132,10 @@ def install(app: FastAPI) -> None:
         code = _CODES.get(error.status_code, HTTPStatus(error.status_code).name.lower())
         found = response(error.status_code, str(error.detail), code)
         found.headers.update(error.headers or {})
+        here = [route for route in routes if route.matches(request.scope)[0] != Match.NONE]
+        if error.status_code == 405 and here:
+            # Of all routes of the path, not of the first one alone.
+            found.headers["Allow"] = ", ".join(sorted({name for route in here for name in route.methods or ()}))
         return found
 
     @app.exception_handler(ValidationError)

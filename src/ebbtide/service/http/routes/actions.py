@@ -11,7 +11,7 @@ from ebbtide.memory.read import Memory
 from ebbtide.model.words import OpType
 from ebbtide.service.http import bodies
 from ebbtide.service.http.access import Ebb, Writer
-from ebbtide.service.http.asking import ask
+from ebbtide.service.http.asking import request
 from ebbtide.service.http.bodies import Body
 from ebbtide.service.http.fields import Expected, Key, Namespace, Obj, etag
 
@@ -31,8 +31,8 @@ def _action(op: OpType, kind: type[Body]) -> Callable[..., Memory]:
         key: Key = None,
         expected: Expected = None,
     ) -> Memory:
-        taken = ask(ebb, who, namespace, op, body, key, object=obj, expected_version=expected)
-        return etag(ebb.memory(taken.target, namespace=namespace), response)
+        asked = request(who, namespace, op, body, object=obj, expected_version=expected)
+        return etag(ebb.told(asked, key=key)[0], response)
 
     must = any(field.is_required() for field in kind.model_fields.values())
     act.__annotations__["body"] = kind if must else kind | None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import io
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 
+from ebbtide.api import Ebbtide
 from ebbtide.model.words import OpType
 from ebbtide.service.http import bodies
 from ebbtide.service.http.access import Ebb, Reader, Writer
 from ebbtide.service.http.answers import Batch, Entries, Taken
-from ebbtide.service.http.asking import ask
+from ebbtide.service.http.asking import request
 from ebbtide.service.http.fields import Cursor, Key, Limit, Namespace, place
 
 router = APIRouter(prefix="/v1/namespaces/{namespace:name}", tags=["events"])
@@ -25,11 +26,15 @@ _EXAMPLE = (
 )
 
 
+def _made(ebb: Ebbtide, asked: dict[str, Any], key: str | None) -> Taken:
+    (taken,) = ebb.ask(asked, key=key)
+    return Taken(id=taken.target, unchanged=taken.unchanged)
+
+
 @router.post("/events", status_code=201)
 def event(namespace: Namespace, body: bodies.Event, who: Writer, ebb: Ebb, key: Key = None) -> Taken:
     """Records something that happened; its id serves as evidence."""
-    taken = ask(ebb, who, namespace, OpType.EVENT, body, key)
-    return Taken(id=taken.target, unchanged=taken.unchanged)
+    return _made(ebb, request(who, namespace, OpType.EVENT, body), key)
 
 
 async def _lines(request: Request) -> bytes:
@@ -40,8 +45,7 @@ async def _lines(request: Request) -> bytes:
     "/batches",
     openapi_extra={
         "requestBody": {
-            "required": True,
-            "content": {LINES: {"schema": {"type": "string"}, "example": _EXAMPLE}},
+            "content": {media: {"schema": {"type": "string"}, "example": _EXAMPLE} for media in (LINES, "text/plain")},
         }
     },
 )
@@ -79,40 +83,34 @@ def log(
 @router.post("/suppressions", status_code=201)
 def suppress(namespace: Namespace, body: bodies.SuppressAll, who: Writer, ebb: Ebb, key: Key = None) -> Taken:
     """Keeps all memories that meet a filter out of retrieval, those to come among them."""
-    taken = ask(ebb, who, namespace, OpType.SUPPRESS, body, key)
-    return Taken(id=taken.target, unchanged=taken.unchanged)
+    return _made(ebb, request(who, namespace, OpType.SUPPRESS, body), key)
 
 
 @router.post("/suppressions/end", status_code=201)
 def unsuppress(namespace: Namespace, body: bodies.Filtered, who: Writer, ebb: Ebb, key: Key = None) -> Taken:
     """Ends the suppressions made by the same filter."""
-    taken = ask(ebb, who, namespace, OpType.UNSUPPRESS, body, key)
-    return Taken(id=taken.target, unchanged=taken.unchanged)
+    return _made(ebb, request(who, namespace, OpType.UNSUPPRESS, body), key)
 
 
 @router.post("/entities", status_code=201)
 def entity(namespace: Namespace, body: bodies.Entity, who: Writer, ebb: Ebb, key: Key = None) -> Taken:
     """Says that there is somebody or something that memories are about."""
-    taken = ask(ebb, who, namespace, OpType.ENTITY_CREATE, body, key)
-    return Taken(id=taken.target, unchanged=taken.unchanged)
+    return _made(ebb, request(who, namespace, OpType.ENTITY_CREATE, body), key)
 
 
 @router.post("/entities/merge", status_code=201)
 def merge(namespace: Namespace, body: bodies.Merge, who: Writer, ebb: Ebb, key: Key = None) -> Taken:
     """Says that two entities are one, for good."""
-    taken = ask(ebb, who, namespace, OpType.ENTITY_MERGE, body, key)
-    return Taken(id=taken.target, unchanged=taken.unchanged)
+    return _made(ebb, request(who, namespace, OpType.ENTITY_MERGE, body), key)
 
 
 @router.post("/relations", status_code=201)
 def relate(namespace: Namespace, body: bodies.Relation, who: Writer, ebb: Ebb, key: Key = None) -> Taken:
     """Draws an edge from one memory or entity to another."""
-    taken = ask(ebb, who, namespace, OpType.RELATE, body, key)
-    return Taken(id=taken.target, unchanged=taken.unchanged)
+    return _made(ebb, request(who, namespace, OpType.RELATE, body), key)
 
 
 @router.post("/contradictions", status_code=201)
 def contradict(namespace: Namespace, body: bodies.Contradiction, who: Writer, ebb: Ebb, key: Key = None) -> Taken:
     """Says that two memories cannot both be so: both stay, an edge joins them."""
-    taken = ask(ebb, who, namespace, OpType.CONTRADICTION_NOTED, body, key)
-    return Taken(id=taken.target, unchanged=taken.unchanged)
+    return _made(ebb, request(who, namespace, OpType.CONTRADICTION_NOTED, body), key)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Path
+from fastapi import APIRouter
 
 from ebbtide.audit.evictions import Evictions
 from ebbtide.memory.ranking import Ranking
 from ebbtide.service.http import bodies
 from ebbtide.service.http.access import Ebb, Reader, Writer
-from ebbtide.service.http.fields import Namespace
+from ebbtide.service.http.fields import Consumer, Namespace
 
 router = APIRouter(prefix="/v1/namespaces/{namespace:name}", tags=["following"])
-Consumer = Annotated[str, Path(description="Your name for who keeps copies", examples=["vectors"])]
 
 
 @router.post("/rank")

@@ -16,7 +16,7 @@ from ebbtide.model.words import DecayProfile, EpistemicType, LifecycleState, Obj
 from ebbtide.service.http import bodies
 from ebbtide.service.http.access import Ebb, Reader, Writer
 from ebbtide.service.http.answers import Entries
-from ebbtide.service.http.asking import ask
+from ebbtide.service.http.asking import request
 from ebbtide.service.http.fields import AsOf, Cursor, Instant, Key, KnownAt, Limit, Name, Namespace, Obj, etag, place
 
 router = APIRouter(prefix="/v1/namespaces/{namespace:name}/memories", tags=["memories"])
@@ -104,8 +104,8 @@ def assert_memory(
     namespace: Namespace, body: bodies.Assert, who: Writer, ebb: Ebb, response: Response, key: Key = None
 ) -> Stored:
     """Stores a new memory. What an ACTIVE one says already is not stored twice: that one is the answer, with 200."""
-    taken = ask(ebb, who, namespace, OpType.ASSERT, body, key)
-    memory = etag(ebb.memory(taken.target, namespace=namespace), response)
+    memory, taken = ebb.told(request(who, namespace, OpType.ASSERT, body), key=key)
+    etag(memory, response)
     response.headers["Location"] = f"/v1/namespaces/{quote(namespace, safe='')}/memories/{memory.id}"
     response.status_code = 200 if taken.duplicate else 201
     return Stored(**dict(memory), duplicate=taken.duplicate)

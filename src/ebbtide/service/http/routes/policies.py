@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Query
 
 from ebbtide.decay.compare import Comparison, compare
-from ebbtide.policy.document import Policy, policy_from
+from ebbtide.policy.document import Policy
 from ebbtide.replay.simulate import Simulation
 from ebbtide.service.http import bodies
 from ebbtide.service.http.access import Auditor, Ebb, Operator, Reader, needs_every_namespace, own
 from ebbtide.service.http.answers import Assigned, PolicyList, PolicyShown, Registered
-from ebbtide.service.http.fields import Name, Namespace
+from ebbtide.service.http.fields import Namespace, PolicyName
 
 router = APIRouter(tags=["policies"])
-Which = Annotated[str, Path(description="`id@version`", examples=["default@1.0.0"])]
+Which = Annotated[PolicyName, Path(description="`id@version`", examples=["default@1.0.0"])]
 Document = Annotated[
-    dict[str, Any], Body(examples=[{"id": "mine", "version": "1.0.0", "note": "", "params": {"mu_multiplier": 0.4}}])
+    Policy, Body(examples=[{"id": "mine", "version": "1.0.0", "note": "", "params": {"mu_multiplier": 0.4}}])
 ]
 
 
@@ -35,7 +35,9 @@ def policy(policy: Which, who: Reader, ebb: Ebb) -> Policy:
 
 
 @router.get("/v1/policies/{policy:name}/diff")
-def diff(policy: Which, who: Reader, ebb: Ebb, to: Annotated[Name, Query(description="`id@version`")]) -> Comparison:
+def diff(
+    policy: Which, who: Reader, ebb: Ebb, to: Annotated[PolicyName, Query(description="`id@version`")]
+) -> Comparison:
     """Two versions, parameter by parameter, with half-lives in days and where their curves cross."""
     return compare(ebb.policy(policy), ebb.policy(to))
 
@@ -44,20 +46,14 @@ def diff(policy: Which, who: Reader, ebb: Ebb, to: Annotated[Name, Query(descrip
 def register(document: Document, who: Operator, ebb: Ebb) -> Registered:
     """Registers a version for good, for every namespace: the same again changes nothing, other content is refused."""
     needs_every_namespace(who)
-    found = policy_from(document, "body")
-    return Registered(policy=found.name, registered=ebb.register_policy(found))
+    return Registered(policy=document.name, registered=ebb.register_policy(document))
 
 
 @router.post("/v1/simulations")
 def simulate(body: bodies.Simulate, who: Auditor, ebb: Ebb) -> Simulation:
     """What the organiser would do were a policy assigned now. Nothing is written."""
-    against = None if body.against is None else _read(body.against)
     namespace = own(who, body.namespace)
-    return ebb.simulate(_read(body.policy), against, until=body.until, namespace=namespace, limit=body.limit)
-
-
-def _read(given: str | dict[str, Any]) -> Policy | str:
-    return given if isinstance(given, str) else policy_from(given, "body")
+    return ebb.simulate(body.policy, body.against, until=body.until, namespace=namespace, limit=body.limit)
 
 
 @router.post("/v1/namespaces/{namespace:name}/policy")

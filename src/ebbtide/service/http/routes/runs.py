@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 
 from ebbtide.audit.status import Status
 from ebbtide.service.http import bodies
 from ebbtide.service.http.access import Auditor, Ebb, Operator, Reader, own
 from ebbtide.service.http.answers import HeldShown, OneRun, Runs, RunShown
-from ebbtide.service.http.fields import AsOf, Cursor, KnownAt, Limit, Name, Namespace
+from ebbtide.service.http.fields import AsOf, KnownAt, Limit, Name, Namespace, RunId
 
 router = APIRouter(tags=["runs"])
-Which = Annotated[str, Path(description="A run's id", examples=["57d22044-7b7b-892c-854e-caf7d6d47861"])]
 Of = Annotated[Name | None, Query(description="Only this namespace")]
 
 
@@ -28,7 +27,9 @@ def runs(
     who: Auditor,
     ebb: Ebb,
     namespace: Of = None,
-    cursor: Cursor = None,
+    cursor: Annotated[
+        str | None, Query(description="The `next` of the page before", json_schema_extra={"format": "uuid"})
+    ] = None,
     limit: Limit = 50,
 ) -> Runs:
     """The run ledger, newest slot first; on the first page before them the runs of namespaces that are set aside."""
@@ -46,7 +47,7 @@ def organise(body: bodies.Passing, who: Operator, ebb: Ebb) -> Runs:
 
 
 @router.get("/v1/runs/{run:name}")
-def one(run: Which, who: Auditor, ebb: Ebb, limit: Annotated[int, Query(ge=0, le=1000)] = 50) -> OneRun:
+def one(run: RunId, who: Auditor, ebb: Ebb, limit: Annotated[int, Query(ge=0, le=1000)] = 50) -> OneRun:
     """One run; of a held one also what it would do, at most so much of it."""
     found, held = ebb.run(run, namespace=who.namespace), ebb.held(run, namespace=who.namespace, limit=limit)
     shown = None if held is None else HeldShown.of(held)
@@ -54,7 +55,7 @@ def one(run: Which, who: Auditor, ebb: Ebb, limit: Annotated[int, Query(ge=0, le
 
 
 @router.post("/v1/runs/{run:name}/approve")
-def approve(run: Which, who: Operator, ebb: Ebb) -> RunShown:
+def approve(run: RunId, who: Operator, ebb: Ebb) -> RunShown:
     """Does what a held run lists; 409 if any of it got a fact since, or the policy changed."""
     done = ebb.approve(run, namespace=who.namespace, actor=who.actor, actor_type=who.actor_type)
     return RunShown.of(done)
