@@ -246,3 +246,17 @@ def test_without_tokens_this_machine_alone_is_answered(both):
 
 def test_roles_are_what_this_test_takes_them_for():
     assert set(MAY) == set(Role)
+
+
+def test_no_named_query_tells_of_other_namespaces(served):
+    """Whoever has a namespace in which nothing happened is told nothing by any of them."""
+    empty = served.client(served.ebb.create_token("auditor", namespace="empty").token)
+    served.ebb.organise()
+    told = 0
+    for query in served.ebb.audit_queries():
+        answer = empty.get(f"/v1/audit/{query.name}").json()
+        values = [value for row in answer["rows"] for value in row]
+        assert not [one for one in values if isinstance(one, int | float) and one != 0], query.name
+        assert not {NS, "tom", f"{NS} lives in London.", "home-1"} & set(map(str, values)), query.name
+        told += bool(served.every["auditor"].get(f"/v1/audit/{query.name}").json()["rows"])
+    assert told > 5, "the store has something to tell"

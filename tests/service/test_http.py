@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 
@@ -179,8 +180,9 @@ def test_filters_are_of_words_flags_and_instants(writer):
     assert found(object_type="PREFERENCE", decay_profile="SLOW") == ["Likes tea."]
     assert found(pinned=True) == []
     assert found(as_of="2026-01-01T00:00:00Z", all=True) == []
-    asked = writer.get(f"{HERE}/memories", params={"cursor": "nonsense"})
-    assert problem(asked, 422, "bad_input")["field"] == "cursor"
+    for forged in ("nonsense", "é", base64.urlsafe_b64encode(b'[0, NaN, 0, "' + b"0" * 32 + b'"]').decode()):
+        asked = writer.get(f"{HERE}/memories", params={"cursor": forged})
+        assert problem(asked, 422, "bad_input")["field"] == "cursor"
     assert problem(writer.get(f"{HERE}/memories", params={"limit": 1001}), 422, "bad_input")["field"] == "limit"
     assert problem(writer.get(f"{HERE}/memories", params={"colour": "red"}), 422, "bad_input")["field"] == "colour"
 
@@ -388,6 +390,15 @@ def test_proof_by_itself_and_against_what_was_kept(served, operator):
 def test_no_namespace_is_broken_by_any_of_it(served):
     for name in (NS, "tom"):
         ledger.check(served.ebb, name)
+
+
+@pytest.mark.parametrize("when", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_the_first_and_the_last_instant_can_be_asked_for(served, when):
+    auditor = served.mine["auditor"]
+    for name in ("as_of", "known_at"):
+        for path in ("/v1/status", f"{HERE}/memories", f"{HERE}/memories/home-1", f"{HERE}/memories/home-1/explain"):
+            answer = auditor.get(path, params={name: when})
+            assert answer.status_code in (200, 404), (path, answer.text)
 
 
 # What is refused before any route

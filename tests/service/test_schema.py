@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.service.serving import serving
 
-EXAMPLES = 60 if os.environ.get("EBB_SOAK") else 3
+EXAMPLES = 60 if os.environ.get("EBB_SOAK") else 2
 ALL = list(HealthCheck)
 SEED = int(os.environ.get("EBB_SEED", "1"))
 CHECKS = (

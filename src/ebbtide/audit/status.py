@@ -96,7 +96,7 @@ def status(
                     policy=policy.name,
                     last_run=None if run is None else instant.to_datetime(run.slot),
                     last_status=_status(aside.get(head.namespace_id), task, run),
-                    next_run=instant.to_datetime(newest_start(interval, at) + interval),
+                    next_run=instant.to_datetime(min(newest_start(interval, at) + interval, instant.LAST)),
                 )
             )
     return Status(

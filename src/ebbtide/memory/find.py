@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from dataclasses import dataclass
 from typing import Any, Self
 from uuid import UUID
@@ -84,6 +85,8 @@ class Place:
             at, salience, created_at, object_id = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
             place = cls(int(at), float(salience), int(created_at), UUID(object_id))
             instant.to_datetime(place.at), instant.to_datetime(place.created_at)
+            if not math.isfinite(place.salience):
+                raise ValueError(place.salience)
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise BadInput("is no cursor: give the `next` of the page before", field="cursor") from error
         return place

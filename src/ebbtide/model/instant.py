@@ -15,7 +15,8 @@ HORIZON = 36_525 * DAY
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
-_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+"""The last instant that a datetime can say."""
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,6})?)?(Z|z|[+-]\d{2}:?\d{2}(:\d{2})?)?")
 
 
@@ -24,7 +25,7 @@ def to_micros(instant: datetime) -> int:
     if instant.tzinfo is None or instant.utcoffset() is None:
         raise BadInput(f"the time {instant.isoformat()} has no zone: add Z or an offset such as +02:00")
     micros = (instant - _EPOCH) // timedelta(microseconds=1)
-    if not _FIRST <= micros <= _LAST:
+    if not _FIRST <= micros <= LAST:
         raise BadInput(f"the time {instant.isoformat()} is outside the years 1 to 9999 of UTC")
     return micros
 

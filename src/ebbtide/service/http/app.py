@@ -57,7 +57,14 @@ first. A write with an `Idempotency-Key` that was taken before writes nothing ag
 
 def application(ebb: Ebbtide, *, insecure: bool = False, watch: Watch | None = None) -> FastAPI:
     """The service over an open store. `insecure` asks for no token, and answers loopback only."""
-    app = FastAPI(title="Ebbtide", version=__version__, description=ABOUT, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Ebbtide",
+        version=__version__,
+        description=ABOUT,
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=lambda route: f"{route.tags[0]}_{route.name}",
+    )
     app.state.service = Service(ebb, insecure, watch)
     problems.install(app, [one for module in _ROUTES for one in module.router.routes if isinstance(one, Route)])
     app.add_middleware(Edge, insecure=insecure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path, Query, Response
 from pydantic import Field, JsonValue
@@ -42,6 +42,12 @@ Cursor = Annotated[
 
 _ETAG = re.compile(r'"([0-9]{1,18})"')
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
+
+
+WITH_ETAG: dict[int | str, dict[str, Any]] = {
+    200: {"headers": {"ETag": {"description": "The memory's fact_version", "schema": {"type": "string"}}}}
+}
+"""What OpenAPI says of an answer that is a memory."""
 
 
 def etag(memory: Memory, response: Response) -> Memory:

@@ -13,7 +13,7 @@ from ebbtide.service.http import bodies
 from ebbtide.service.http.access import Ebb, Writer
 from ebbtide.service.http.asking import request
 from ebbtide.service.http.bodies import Body
-from ebbtide.service.http.fields import Expected, Key, Namespace, Obj, etag
+from ebbtide.service.http.fields import WITH_ETAG, Expected, Key, Namespace, Obj, etag
 
 router = APIRouter(prefix="/v1/namespaces/{namespace:name}/memories/{obj:name}", tags=["actions"])
 
@@ -22,22 +22,24 @@ def _action(op: OpType, kind: type[Body]) -> Callable[..., Memory]:
     """The endpoint of one action; a body with nothing that must be said may be left out."""
 
     def act(
+        *,
         namespace: Namespace,
         obj: Obj,
+        body: Any,
         who: Writer,
         ebb: Ebb,
         response: Response,
-        body: Any = None,
         key: Key = None,
         expected: Expected = None,
     ) -> Memory:
         asked = request(who, namespace, op, body, object=obj, expected_version=expected)
         return etag(ebb.told(asked, key=key)[0], response)
 
+    # FastAPI reads the body off the signature, and here it is another one for each action.
     must = any(field.is_required() for field in kind.model_fields.values())
     act.__annotations__["body"] = kind if must else kind | None
-    if must:
-        act.__defaults__ = act.__defaults__ and (..., *act.__defaults__[1:])
+    if not must:
+        act.__kwdefaults__ = {**(act.__kwdefaults__ or {}), "body": None}
     return act
 
 
@@ -64,4 +66,10 @@ _ACTIONS: tuple[tuple[str, OpType, type[Body], str], ...] = (
     ),
 )
 for _name, _op, _kind, _about in _ACTIONS:
-    router.post(f"/{_name}", operation_id=_name, description=_about, summary=_name.capitalize())(_action(_op, _kind))
+    router.post(
+        f"/{_name}",
+        operation_id=f"memories_{_name}",
+        summary=_name.capitalize(),
+        description=_about,
+        responses=WITH_ETAG,
+    )(_action(_op, _kind))

@@ -17,7 +17,20 @@ from ebbtide.service.http import bodies
 from ebbtide.service.http.access import Ebb, Reader, Writer
 from ebbtide.service.http.answers import Entries
 from ebbtide.service.http.asking import request
-from ebbtide.service.http.fields import AsOf, Cursor, Instant, Key, KnownAt, Limit, Name, Namespace, Obj, etag, place
+from ebbtide.service.http.fields import (
+    WITH_ETAG,
+    AsOf,
+    Cursor,
+    Instant,
+    Key,
+    KnownAt,
+    Limit,
+    Name,
+    Namespace,
+    Obj,
+    etag,
+    place,
+)
 
 router = APIRouter(prefix="/v1/namespaces/{namespace:name}/memories", tags=["memories"])
 
@@ -61,7 +74,7 @@ def find(namespace: Namespace, asked: Annotated[Listing, Query()], who: Reader, 
     )
 
 
-@router.get("/{obj:name}")
+@router.get("/{obj:name}", responses=WITH_ETAG)
 def one(
     namespace: Namespace,
     obj: Obj,
@@ -99,7 +112,11 @@ def explain(
     return ebb.explain(obj, namespace=namespace, as_of=as_of, known_at=known_at)
 
 
-@router.post("", status_code=201, responses={200: {"model": Stored, "description": "It was there already"}})
+@router.post(
+    "",
+    status_code=201,
+    responses={200: {"model": Stored, "description": "It was there already"}, 201: WITH_ETAG[200]},
+)
 def assert_memory(
     namespace: Namespace, body: bodies.Assert, who: Writer, ebb: Ebb, response: Response, key: Key = None
 ) -> Stored:
