@@ -6,14 +6,20 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := build/demo.duckdb
 
-.PHONY: run test soak check bench horizon pictures clean
+.PHONY: run test browser soak check bench pages horizon pictures clean
 
 run: $(READY)
 	@rm -f $(DEMO) $(DEMO).wal; mkdir -p build
 	@$(BIN)/python examples/demo.py $(DEMO)
 
-test: $(READY)
+test: $(READY) browser
 	$(BIN)/pytest -q -n 2 --dist worksteal tests
+
+# What the dashboard's tests drive: Debian's package, installed where it is missing and that is allowed.
+browser:
+	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq \
+		&& DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium > /dev/null; } \
+		|| echo "install Chromium, for the dashboard's tests: apt-get install chromium"
 
 # What the tests do with organisers, at full size, and ten minutes of a daemon with writers beside it.
 soak: $(READY)
@@ -32,6 +38,10 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.published
 
+# How long the dashboard's pages take on the server.
+pages: $(READY)
+	$(BIN)/python -m benchmarks.pages
+
 horizon: $(READY)
 	$(BIN)/python -m benchmarks.published
 
@@ -39,6 +49,7 @@ pictures: $(READY)
 	@mkdir -p docs/pictures
 	@for file in policies/*.toml; do \
 		$(BIN)/ebb policy plot $$file --svg docs/pictures/$$(basename $$file .toml).svg > /dev/null || exit 1; done
+	@$(BIN)/python -m tests.service.pictures
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

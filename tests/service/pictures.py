@@ -5,6 +5,7 @@ From examples/maya.jsonl, as it is at the end of November 2026.
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import tempfile
@@ -54,9 +55,7 @@ def draw(ebb: Ebbtide, base: str) -> None:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, path, width, height, scheme in PICTURES:
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-            for ref, found in refs.items():
-                path = path.replace(f"{{{ref}}}", found)
-            page.goto(base + path)
+            page.goto(base + re.sub(r"\{([\w-]+)\}", lambda ref: refs[ref[1]], path))
             file = ROOT / "docs" / "pictures" / f"dashboard-{name}.png"
             page.screenshot(path=file)
             Image.open(file).convert("P", palette=Image.Palette.ADAPTIVE, colors=255).save(file, optimize=True)

@@ -51,6 +51,7 @@ def test_a_day_is_a_day_back_from_the_instant(ebb, clock):
     # Three days ago there was nothing; the first memory was made two days and an hour ago.
     assert [one.eligible for one in found] == [1, 1, 2]
     assert [one.eligible for one in ebb.over_time(days=0, as_of="2026-03-02T00:00:00Z")] == [1]
+    assert [one.eligible for one in ebb.over_time(days=3, every=2)] == [1, 2]
     assert ebb.over_time(days=3, namespace="nobody") == []
     with pytest.raises(BadInput):
         ebb.over_time(days=367)

@@ -24,11 +24,17 @@ class Surveying(Opened):
         """The instant that the store's clock shows."""
         return instant.to_datetime(self._clock())
 
-    def over_time(self, *, namespace: str = DEFAULT_NAMESPACE, days: int = 30, as_of: When = None) -> list[CountsAt]:
-        """How many memories were eligible, warned, archived and so on at an instant and on so many days before it, at
-        the same time of day, by profile; a profile without memories has no row."""
+    def over_time(
+        self, *, namespace: str = DEFAULT_NAMESPACE, days: int = 30, every: int = 1, as_of: When = None
+    ) -> list[CountsAt]:
+        """How many memories were eligible, warned, archived and so on at an instant, and on so many days before it.
+
+        At the same time of each day, or of `every` so many days, by profile; a profile without memories has no row.
+        """
         if not 0 <= days <= MOST_DAYS:
             raise BadInput(f"must be from 0 to {MOST_DAYS}", field="days")
+        if not 1 <= every <= MOST_DAYS:
+            raise BadInput(f"must be from 1 to {MOST_DAYS}", field="every")
         at = micros(as_of, "as-of")
         with self.store.begin() as connection:
             return counting.over_time(
@@ -36,7 +42,8 @@ class Surveying(Opened):
                 connection,
                 identifier(namespace, "namespace"),
                 self._clock() if at is None else at,
-                steps=days,
+                steps=days // every,
+                step=every * DAY,
             )
 
     def ahead(

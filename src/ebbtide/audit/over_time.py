@@ -34,7 +34,7 @@ from ebbtide.model import instant
 from ebbtide.model.state import BITS
 from ebbtide.model.words import EpistemicType, LifecycleState, StreamType
 from ebbtide.store.database import SQL, Database
-from ebbtide.store.tables import event_log, policy_profiles, suppressions
+from ebbtide.store.tables import event_log, memory_objects, memory_state, policy_profiles, suppressions
 
 READ: dict[str, dict[str, Any]] = {
     "object": {"object_type": Text, "epistemic_type": Text, "condition": Text, "subject": Text},
@@ -114,8 +114,11 @@ def _counts(db: Database, namespace: str, begin: int, steps: int, step: int) -> 
     )
 
 
-def _entries(db: Database, namespace: str) -> Any:
-    """What changed anything that is counted, with what it carries of that as one text a group; null where nothing."""
+def _entries(db: Database, namespace: str, moved: Any) -> Any:
+    """What changed anything that is counted, with what it carries of that as one text a group; null where nothing.
+
+    Of the memories of which anything was said since.
+    """
     log = event_log.c
     found = db.fence(
         select(
@@ -125,11 +128,7 @@ def _entries(db: Database, namespace: str) -> Any:
             log.lifecycle_state,
             log.carries,
             db.document(log.after, _PATHS).label("document"),
-        ).where(
-            log.namespace_id == namespace,
-            log.stream_type == StreamType.OBJECT.value,
-            or_(log.carries.op("&")(_WANTED) != 0, log.lifecycle_state.isnot(None)),
-        )
+        ).where(*_counts_in(namespace), log.stream_id.in_(select(moved.c.object_id)))
     ).c
     place = func.lpad(cast(found.version, Text), 19, "0", type_=Text)
 
@@ -154,12 +153,44 @@ def _entries(db: Database, namespace: str) -> Any:
     )
 
 
+def _counts_in(namespace: str) -> list[Any]:
+    """Which entries changed anything that is counted."""
+    log = event_log.c
+    carries = or_(log.carries.op("&")(_WANTED) != 0, log.lifecycle_state.isnot(None))
+    return [log.namespace_id == namespace, log.stream_type == StreamType.OBJECT.value, carries]
+
+
+def _still(namespace: str, moved: Any, steps: int) -> Select[Any]:
+    """The memories of which nothing was said since the first point: their state is what it was then."""
+    s, o = memory_state.c, memory_objects.c
+    columns = {"object": o, "segment": s, "due": s, "flags": s}
+    return (
+        select(
+            s.namespace_id,
+            s.object_id,
+            literal(0, Integer).label("first"),
+            literal(steps + 1, Integer).label("last"),
+            s.lifecycle_state,
+            *(columns[group][name].label(name) for group, names in READ.items() for name in names),
+        )
+        .join_from(memory_state, memory_objects, and_(s.namespace_id == o.namespace_id, s.object_id == o.object_id))
+        .where(s.namespace_id == namespace, s.object_id.not_in(select(moved.c.object_id)))
+    )
+
+
 def _lived(db: Database, namespace: str, begin: int, steps: int, step: int) -> Any:
     """Each span of a memory's life in which nothing was said of it, as the points it covers: [first, last).
 
     What took effect after a later entry is never seen: the later one has the last word from its own instant on.
     """
-    e = _entries(db, namespace).c
+    log = event_log.c
+    moved = (
+        select(log.stream_id.label("object_id"))
+        .where(*_counts_in(namespace), log.effective_at > begin)
+        .distinct()
+        .cte("moved")
+    )
+    e = _entries(db, namespace, moved).c
     stream: Any = {"partition_by": e.object_id, "order_by": e.version}
     ends = func.min(e.effective_at).over(**stream, rows=(1, None))
 
@@ -188,8 +219,9 @@ def _lived(db: Database, namespace: str, begin: int, steps: int, step: int) -> A
             ),
         )
     ).c
+    found = union_all(select(*spans).where(spans.first < spans.last), _still(namespace, moved, steps)).subquery().c
     # Read twice, worked out once.
-    return select(*spans, _clock_matters(spans).label("clocked")).where(spans.first < spans.last).cte("lived")
+    return select(*found, _clock_matters(found).label("clocked")).cte("lived")
 
 
 def _part(packed: Any, place: int, kind: Any) -> Any:
@@ -210,12 +242,15 @@ def _clock_matters(span: Any) -> Any:
             *(or_(s[n].is_(None), s[n] == span[n]) for n in ("object_type", "epistemic_type", "subject")),
         ),
     )
-    held = or_(
-        span.expires_at.isnot(None),
-        span.epistemic_type == EpistemicType.UNVERIFIED.value,
-        exists().where(s.namespace_id == span.namespace_id, meant),
+    matters = and_(
+        span.lifecycle_state == LifecycleState.ACTIVE.value,
+        or_(
+            span.expires_at.isnot(None),
+            span.epistemic_type == EpistemicType.UNVERIFIED.value,
+            exists().where(s.namespace_id == span.namespace_id, meant),
+        ),
     )
-    return case((held, True), else_=False)
+    return case((matters, True), else_=False)
 
 
 def _steady(db: Database, lived: Any) -> Select[Any]:

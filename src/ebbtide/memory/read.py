@@ -11,12 +11,16 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, JsonValue
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     ColumnElement,
     Connection,
     Double,
+    Integer,
     Select,
     Text,
+    Uuid,
     and_,
+    bindparam,
     case,
     exists,
     func,
@@ -215,6 +219,16 @@ def evaluated(
     return select(*scored, withheld(scored, at).label("withheld"))
 
 
+_NAMESPACE: BindParameter[str] = bindparam("read_namespace", type_=Text)
+_AT: BindParameter[int] = bindparam("read_at", type_=BigInteger)
+_OBJECT: BindParameter[UUID] = bindparam("read_object", type_=Uuid)
+_LIMIT: BindParameter[int] = bindparam("read_limit", type_=Integer)
+
+
+def _present(db: Database, at: Any, namespace: Any) -> Any:
+    return evaluated(db, at, where=[memory_state.c.namespace_id == namespace]).subquery()
+
+
 def source(
     db: Database,
     namespace: str,
@@ -229,7 +243,7 @@ def source(
     """
     instant_column = literal(at, BigInteger)
     if as_of is None and known_at is None:
-        return evaluated(db, instant_column, where=[memory_state.c.namespace_id == namespace]).subquery()
+        return _present(db, instant_column, namespace)
     entries = until(at, known_at)
     if only is not None:
         mine = db.among(event_log.c.stream_id, only)
@@ -255,15 +269,31 @@ def memories(
     `as_of` asks what held then as far as known today, `known_at` what was known then; the limit comes after the filter.
     """
     at = as_of if as_of is not None else known_at if known_at is not None else now
+    eligible = only is None and not everything
+    if as_of is None and known_at is None and (only is None or len(only) == 1):
+        kind = f"memories {only is None} {eligible} {limit is None}"
+        query = db.once(kind, lambda: _as_they_are(db, only is not None, eligible, limit is not None))
+        given = {_NAMESPACE.key: namespace, _AT.key: at, _OBJECT.key: only and only[0], _LIMIT.key: limit}
+        return [shown(row._mapping) for row in connection.execute(query, given)]
     found = source(db, namespace, as_of, known_at, at, only)
-    query = select(found).order_by(found.c.salience.desc(), found.c.created_at.desc(), found.c.object_id)
+    query = _in_order(found, eligible, limit)
     if only is not None:
         query = query.where(db.among(found.c.object_id, only))
-    if only is None and not everything:
-        query = query.where(found.c.withheld.is_(None))
-    if limit is not None:
-        query = query.limit(limit)
     return [shown(row._mapping) for row in connection.execute(query)]
+
+
+def _as_they_are(db: Database, one: bool, eligible: bool, limited: bool) -> Select[Any]:
+    """What most calls ask, built once: to put such a statement together takes longer than to run it."""
+    found = _present(db, _AT, _NAMESPACE)
+    query = _in_order(found, eligible, _LIMIT if limited else None)
+    return query.where(found.c.object_id == _OBJECT) if one else query
+
+
+def _in_order(found: Any, eligible: bool, limit: Any) -> Select[Any]:
+    query = select(found).order_by(found.c.salience.desc(), found.c.created_at.desc(), found.c.object_id)
+    if eligible:
+        query = query.where(found.c.withheld.is_(None))
+    return query if limit is None else query.limit(limit)
 
 
 def memory_and_state(

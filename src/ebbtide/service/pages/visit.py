@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
-from http import HTTPStatus
 from typing import Any, TypedDict
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -208,7 +207,7 @@ class Pages:
         if visit.request.method == "POST" and back and local(back) and status in (409, 412, 422):
             visit.note("refused", said_of(error))
             return back
-        return Page("error.html", {"said": said_of(error), "title": HTTPStatus(status).phrase}, status)
+        return Page("error.html", {"said": said_of(error), "title": _TITLES.get(status, "That went wrong")}, status)
 
     @staticmethod
     def _response(visit: Visit, answer: Answer) -> Response:
@@ -220,6 +219,17 @@ class Pages:
         html = rendering.rendered(answer.template, {"visit": visit, "link": visit.link, **answer.context})
         took = f"page;dur={(time.perf_counter() - visit.began) * 1000:.1f}"
         return HTMLResponse(html, answer.status, {**HEADERS, "Server-Timing": took})
+
+
+_TITLES = {
+    403: "Not allowed",
+    404: "Not there",
+    409: "Refused",
+    412: "Somebody was first",
+    422: "That cannot be read",
+    501: "Not installed",
+    503: "The store is busy",
+}
 
 
 def said_of(error: EbbtideError) -> str:

@@ -13,7 +13,8 @@ from ebbtide.organise.run import Run
 from ebbtide.service.pages import pictures
 from ebbtide.service.pages.visit import Answer, Page, Pages, Visit
 
-SPANS = (7, 30, 90, 365)
+SPANS = {7: 1, 30: 1, 90: 1, 365: 5}
+"""How far back one can look, and how many days there are from one point to the next."""
 WITHIN = ((0, "overdue"), (1, "within a day"), (7, "within a week"), (30, "within 30 days"))
 RUNS = 200
 """So many runs are looked through for held ones."""
@@ -28,11 +29,11 @@ def add(pages: Pages) -> None:
         if namespace not in visit.namespaces:
             return Page("empty.html")
         days = next((span for span in SPANS if str(span) == visit.asked("days")), 30)
-        counted = ebb.over_time(namespace=namespace, days=days)
+        counted = ebb.over_time(namespace=namespace, days=days, every=SPANS[days])
         ahead = ebb.ahead(namespace=namespace, within=[within for within, _ in WITHIN], limit=8)
         context: dict[str, Any] = {
             "days": days,
-            "spans": SPANS,
+            "spans": list(SPANS),
             "ahead": ahead,
             "within": [(said, _total(ahead, place)) for place, (_, said) in enumerate(WITHIN)],
             **_pictures(counted, days),
