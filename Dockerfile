@@ -5,7 +5,7 @@ COPY src /build/src
 COPY migrations /build/migrations
 COPY policies /build/policies
 COPY queries /build/queries
-RUN cd /build && pip install --no-cache-dir . && rm -rf /build
+RUN cd /build && pip install --no-cache-dir '.[serve,mcp]' && rm -rf /build
 
 RUN useradd --create-home --shell /usr/sbin/nologin ebbtide
 USER ebbtide

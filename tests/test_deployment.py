@@ -60,7 +60,7 @@ def test_every_service_waits_for_one_that_is_there_and_can_tell_how_it_is(servic
 def test_what_runs_ebb_has_a_command_and_settings_that_there_are(services) -> None:
     known = {f"EBB_{name.upper()}" for name in Settings.model_fields}
     mine = {name: service for name, service in services.items() if service["image"] == "ebbtide"}
-    assert mine.keys() == {"migrate", "organiser"}
+    assert mine.keys() == {"migrate", "organiser", "server"}
     for service in mine.values():
         assert service["command"][0] in COMMAND.commands
         assert service["environment"].keys() <= known
@@ -72,6 +72,11 @@ def test_what_runs_ebb_has_a_command_and_settings_that_there_are(services) -> No
     assert organiser["deploy"]["replicas"] == 2
     assert make_url(organiser["environment"]["EBB_URL"]).username == "ebb", "not the owner"
     assert f":{organiser['environment']['EBB_METRICS_PORT']}/health/ready" in organiser["healthcheck"]["test"][-1]
+    server = mine["server"]
+    command = COMMAND.commands["serve"].make_context("serve", server["command"][1:])
+    assert make_url(server["environment"]["EBB_URL"]).username == "ebb", "not the owner"
+    assert f":{command.params['port']}/health/ready" in server["healthcheck"]["test"][-1]
+    assert server["ports"] == [f"127.0.0.1:{command.params['port']}:{command.params['port']}"]
 
 
 def test_the_image_copies_what_there_is_and_the_build_needs() -> None:
