@@ -447,9 +447,12 @@ def test_what_is_no_request_is_refused_with_its_field(served, writer, body, fiel
     assert entries(served) == before
 
 
-def test_names_that_nothing_can_bear_are_refused(writer):
+def test_names_that_nothing_can_bear_are_refused(served, writer):
     for name in ("%00", "%FF", "%20", "x" * 256, "%ED%A0%80"):
         assert problem(writer.get(f"{HERE}/memories/{name}"), 422, "bad_input")["field"] == "object"
+    for name in ("%00", "%FF", "%20", "x" * 256):
+        answer = served.operator.get(f"/v1/namespaces/{name}/tokens")
+        assert problem(answer, 422, "bad_input")["field"] == "namespace"
     problem(writer.get(f"{HERE}/memories/nothing"), 404, "not_found")
     problem(writer.get("/v1/nothing"), 404, "not_found")
     answer = writer.delete(f"{HERE}/memories")

@@ -70,6 +70,8 @@ def needs(right: Right) -> Callable[..., Principal]:
             raise NotFound("there is no such namespace", field="namespace")
         if not who.may(right):
             raise Forbidden(f"a {who.role} may not do this: it needs the right to {right}")
+        if namespace is not None:
+            identifier(namespace, "namespace")
         return who
 
     return check

@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path, Query, Response
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, WithJsonSchema
 
 from ebbtide.memory.read import Memory
 from ebbtide.model.errors import BadInput
@@ -59,11 +59,8 @@ def etag(memory: Memory, response: Response) -> Memory:
 def _expected(
     if_match: Annotated[
         str | None,
-        Header(
-            description="The ETag that the decision rests on",
-            examples=['"1"'],
-            json_schema_extra={"pattern": r'^("[0-9]{1,18}"|\*)$'},
-        ),
+        Header(description="The ETag that the decision rests on", examples=['"1"']),
+        WithJsonSchema({"type": "string", "pattern": r'^("[0-9]{1,18}"|\*)$'}),
     ] = None,
 ) -> int | None:
     if if_match is None or if_match.strip() == "*":
@@ -80,10 +77,8 @@ Expected = Annotated[int | None, Depends(_expected)]
 def _key(
     idempotency_key: Annotated[
         str | None,
-        Header(
-            description="A repeat under the same key writes nothing again",
-            json_schema_extra={"pattern": _KEY.pattern.join("^$")},
-        ),
+        Header(description="A repeat under the same key writes nothing again", examples=["7f9c"]),
+        WithJsonSchema({"type": "string", "pattern": _KEY.pattern.join("^$")}),
     ] = None,
 ) -> str | None:
     if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):

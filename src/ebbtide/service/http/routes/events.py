@@ -18,7 +18,6 @@ from ebbtide.service.http.fields import Cursor, Key, Limit, Namespace, place
 
 router = APIRouter(prefix="/v1/namespaces/{namespace:name}", tags=["events"])
 
-LINES = "application/x-ndjson"
 _EXAMPLE = (
     '{"op":"EVENT","ref":"m1","content":"I moved to London."}\n'
     '{"op":"ASSERT","ref":"home-1","object_type":"FACT","epistemic_type":"ASSERTED","source_type":"USER_STATED",'
@@ -45,7 +44,8 @@ async def _lines(request: Request) -> bytes:
     "/batches",
     openapi_extra={
         "requestBody": {
-            "content": {media: {"schema": {"type": "string"}, "example": _EXAMPLE} for media in (LINES, "text/plain")},
+            "description": "JSON Lines, as `application/x-ndjson` or plain text",
+            "content": {"text/plain": {"schema": {"type": "string"}, "example": _EXAMPLE}},
         }
     },
 )
