@@ -67,8 +67,9 @@ def paths(ebb: Ebbtide) -> Iterator[tuple[str, str]]:
     yield "corrections", "/corrections?"
     yield "corrections, a plan", f"/corrections?replaced={POLICY}&by={CORRECTED}&"
     yield "audit", "/audit?"
+    yield "audit, a query to be asked", "/audit/transitions?"
     for query in ebb.audit_queries():
-        yield f"audit: {query.name}", f"/audit/{query.name}?"
+        yield f"audit: {query.name}", f"/audit/{query.name}?ask=yes&"
 
 
 def measured(ebb: Ebbtide) -> Iterator[tuple[str, float, float, float]]:

@@ -73,7 +73,7 @@ def test_the_wheel_holds_the_package_its_migrations_its_policies_and_its_queries
     shipped |= files_below(ROOT / "queries", "*.sql")
     assert len(shipped) > 5
     assert {f"ebbtide/{name}" for name in shipped} <= names
-    assert files_below(ROOT / "src" / "ebbtide", "*.py", "py.typed") <= names
+    assert files_below(ROOT / "src" / "ebbtide", "*.py", "py.typed", "*.html", "*.css", "*.svg") <= names
     assert "ebbtide/py.typed" in names
     assert {name.split("/")[0] for name in names} == {"ebbtide", f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"}
     assert any(name.endswith("LICENSE") for name in names)

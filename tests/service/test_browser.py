@@ -135,7 +135,7 @@ def kind(url: str) -> str:
     parts = urlsplit(url)
     path = re.sub(r"[0-9a-f-]{36}", "ID", parts.path)
     path = re.sub(r"^/(policies|audit)/(?!diff|simulate)[^/]+", r"/\1/ONE", path)
-    return path + ("?cursor" if "cursor=" in parts.query else "")
+    return path + "".join(f"?{name}" for name in ("cursor", "ask") if f"{name}=" in parts.query)
 
 
 def walked(walker):
@@ -145,6 +145,7 @@ def walked(walker):
     pending += [f"{base}/policies/diff?a=default@1.0.0&b=permastore@1.0.0"]
     pending += [f"{base}/policies/simulate?policy=slower@1.0.0&until=2026-10-01"]
     pending += [f"{base}/corrections?replaced=default@1.0.0&by=slower@1.0.0"]
+    pending += [f"{base}/audit/transitions?days=90&ask=yes"]
     while pending:
         url = pending.pop(0)
         if url in seen or kinds.get(kind(url), 0) == EACH:
@@ -168,7 +169,15 @@ def serious(page):
 
 EVERY_KIND = {
     *("/", "/memories", "/memories/ID", "/memories/ID/erase", "/runs", "/runs/ID", "/policies", "/policies/ONE"),
-    *("/policies/diff", "/policies/simulate", "/corrections", "/audit", "/audit/ONE", "/memories?cursor"),
+    *(
+        "/policies/diff",
+        "/policies/simulate",
+        "/corrections",
+        "/audit",
+        "/audit/ONE",
+        "/audit/ONE?ask",
+        "/memories?cursor",
+    ),
 }
 
 

@@ -67,6 +67,7 @@ PAGES = (
     "/corrections",
     "/corrections?replaced=default@1.0.0&by=slower@1.0.0",
     "/audit",
+    "/audit/transitions",
     "/audit/transitions?days=90",
 )
 
@@ -260,6 +261,8 @@ def test_a_download_is_the_whole_answer(store):
     assert rows[0].split(",") == expected.columns
     assert len(rows) - 1 == len(expected.rows) > 0
     assert browser.get("/audit/transitions/parquet").content[:4] == b"PAR1"
+    assert f"{len(expected.rows)} row" in browser.get("/audit/transitions?days=90&ask=yes").text
+    assert "CSV" not in browser.get("/audit/transitions").text
     assert browser.get("/audit/transitions/exe").status_code == 404
     assert browser.get("/audit/nothing").status_code == 404
     assert browser.get("/audit/transitions?days=many").status_code == 422

@@ -27,9 +27,11 @@ def add(pages: Pages) -> None:
     @pages.get("/audit/{name}", Right.AUDIT, holds=False)
     def query(visit: Visit, name: str) -> Answer:
         found, given = _asked(visit, name)
-        missing = [one.name for one in found.parameters if not one.optional and one.default is None]
-        ready = all(given.get(one) for one in missing)
-        answer = visit.ebb.audit(name, given, limit=ROWS) if ready else None
+        # Opened, it costs nothing: a question may take its time, and is asked by the form.
+        asked = visit.asked("ask") or given.keys() - {"namespace"}
+        if not asked:
+            visit.ebb.expect_questions()
+        answer = visit.ebb.audit(name, given, limit=ROWS) if asked else None
         return Page("query.html", {"query": found, "given": given, "answer": answer})
 
     @pages.get("/audit/{name}/{kind}", Right.AUDIT, holds=False)
