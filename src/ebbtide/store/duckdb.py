@@ -159,7 +159,8 @@ class DuckDB(Database):
         """Puts the write-ahead log into the file once it has grown long."""
         log, file = Path(f"{self._path}.wal"), Path(self._path)
         if log.exists() and log.stat().st_size > min(LEFT, file.stat().st_size // PART):
-            connection.execution_options(isolation_level="AUTOCOMMIT").execute(text("CHECKPOINT"))
+            raw: Any = connection.connection.dbapi_connection
+            raw.execute("CHECKPOINT")
 
     def _open(self) -> Connection:
         """Waits for another process to let go of the file, with jitter, then says who holds it."""
