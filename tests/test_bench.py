@@ -74,7 +74,9 @@ def test_the_suite(url: str, quick: None, capsys: pytest.CaptureFixture[str], mo
     assert by_name["year"]["figures"]["entries_per_object"] > 1
     if "postgresql" in url:  # DuckDB's file grows by blocks of 256 KB.
         assert all(by_name[name]["bytes_per_entry"] > 0 for name in ("fill", "decay_cycle", "year"))
-        assert by_name["decay_cycles"]["figures"]["hot_ratio"] > 0.9
+        assert (
+            by_name["decay_cycles"]["figures"]["hot_ratio"] > 0.5
+        )  # Of 100 memories; whoever holds a snapshot keeps rows from being reused.
     assert stores_beside(url) == before
 
 
