@@ -53,7 +53,7 @@ from ebbtide.memory.ranking import read_candidates
 from ebbtide.model.errors import BadInput, EbbtideError, StoreUnavailable
 
 app = typer.Typer(
-    help="Ebbtide: memory that fades by rules you can read, audit and replay.\n\n"
+    help="Ebbtide: memory that fades by rules you can read, audit and replay. "
     "Start with `ebb init`, then `ebb ingest FILE`.",
     invoke_without_command=True,
     add_completion=False,
