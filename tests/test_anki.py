@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sizes import CARDS as EACH
 from sqlalchemy import Table, select
 
 from ebbtide import Ebbtide
@@ -68,14 +69,22 @@ def live(ebb: Ebbtide, clock: Any, lines: bytes) -> None:
     ebb.walk(LAST_REVIEW, clock.iso, namespace=NAMESPACE)
 
 
+def _number(line: dict[str, Any]) -> int:
+    """The number of the card that a line is about."""
+    return int((line.get("ref") or line["object"]).removeprefix("card-"))
+
+
 @needs_data
 @pytest.mark.slow
 def test_both_databases_live_the_same_life(anki, make_url_for, clock):
     """12,580 reviews and 90 days more: entry by entry the same log, the same states and scores, bit for bit.
 
-    Under the archivist forgotten cards are archived and come back with their next review; none is deprecated, no
+    Those of each fourth card, and of all with `make soak`. Under the archivist forgotten cards are archived and come back with their next review; none is deprecated, no
     line is refused, and the same file once more changes nothing.
     """
+    chosen = [line for line in map(json.loads, anki.splitlines()) if _number(line) % EACH == 0]
+    lines = b"".join(json.dumps(line).encode() + b"\n" for line in chosen)
+    said = Counter(line["op"] for line in chosen)
     with ExitStack() as stack:
         lived = []
         for kind in ("duckdb", "postgresql"):
@@ -83,23 +92,21 @@ def test_both_databases_live_the_same_life(anki, make_url_for, clock):
             ebb = stack.enter_context(
                 Ebbtide(make_url_for(kind), clock=clock, entropy=lambda size, n=numbers: next(n).to_bytes(size, "big"))
             )
-            live(ebb, clock, anki)
+            live(ebb, clock, lines)
             before = ops_of(ebb)
-            again = ebb.ingest(io.BytesIO(anki), "anki.jsonl", walk=True)
-            assert (again.appended, again.unchanged, again.refused) == (0, CARDS + REVIEWS, [])
+            again = ebb.ingest(io.BytesIO(lines), "anki.jsonl", walk=True)
+            assert (again.appended, again.unchanged, again.refused) == (0, said.total(), [])
             assert ops_of(ebb) == before
             lived.append(ebb)
 
         ops = ops_of(lived[0])
-        assert ops["ASSERT"] == CARDS
-        assert ops["REINFORCE"] == REVIEWS - FORGOTTEN
-        assert ops["PENALTY"] == FORGOTTEN
+        assert {op: ops[op] for op in said} == said
         assert ops["RESTORE"] > 0, "some card was archived and reviewed again"
         assert ops["ARCHIVE"] > ops["RESTORE"], "and some were not"
         assert ops["DEPRECATE"] == 0
         states = Counter(row["lifecycle_state"] for row in rows_of(lived[0], memory_state))
         assert states["ARCHIVED"] == ops["ARCHIVE"] - ops["RESTORE"]
-        assert states["ARCHIVED"] + states["ACTIVE"] == states.total() == CARDS
+        assert states["ARCHIVED"] + states["ACTIVE"] == states.total() == said["ASSERT"]
 
         for table in (event_log, memory_objects, memory_state):
             pairs = zip_longest(*(rows_of(ebb, table) for ebb in lived))
