@@ -165,7 +165,7 @@ def _append(columns: Columns, plan: Plan, place: int, each: int, stream_type: St
         "hash": columns[f"hash_{place}"],
     }
     chosen = [_typed(values[c.name], c).label(c.name) for c in event_log.columns if c.name in values]
-    return insert(event_log).from_select([c.name for c in chosen], select(*chosen).order_by(columns.n))
+    return insert(event_log).from_select([c.name for c in chosen], select(*chosen))
 
 
 def _seq(columns: Columns, place: int, each: int) -> ColumnElement[int]:
