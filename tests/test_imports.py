@@ -14,7 +14,7 @@ import ebbtide
 ROOT = Path(ebbtide.__file__).parent
 LAYERS = (
     {"cli", "service"},
-    {"bench"},
+    {"bench", "charts"},
     {"api", "ebbtide"},
     {"memory", "organise", "replay", "audit", "pack", "fit", "access"},
     {"project"},
@@ -37,7 +37,7 @@ ONLY = {
 }
 # Side by side, and yet kept apart: requests come from callers, passes from the clock.
 APART = {("memory", "organise"), ("organise", "memory")}
-WITHOUT_DATABASE = {"model", "policy", "decay", "draw", "cli", "service"}
+WITHOUT_DATABASE = {"model", "policy", "decay", "draw", "charts", "cli", "service"}
 DATABASE = {"sqlalchemy", "duckdb", "psycopg", "alembic"}
 WITH_SQL = {"store", "log", "project", "memory", "organise", "audit", "bench"}
 SQL = re.compile(

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ebbtide.cli.plot import chart_of, lines_of
+from ebbtide.charts.curves import chart_of, lines_of
 from ebbtide.draw.svg import svg
 from ebbtide.policy.files import library
 

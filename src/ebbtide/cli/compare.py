@@ -7,21 +7,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from datetime import UTC, date, datetime, time, timedelta
-from itertools import pairwise
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ebbtide.api import Ebbtide
+from ebbtide.charts.simulated import chart_of, names_of
 from ebbtide.cli import drawing, growth, output
 from ebbtide.cli.options import OneNamespace, Output, Url, opened
 from ebbtide.cli.output import Format
 from ebbtide.decay.compare import Comparison, Lasting, compare
-from ebbtide.draw.chart import Axis, Chart, Line
 from ebbtide.model.errors import BadInput
-from ebbtide.model.instant import DAY, to_micros
 from ebbtide.policy.document import Policy
 from ebbtide.policy.files import load
 from ebbtide.replay.simulate import OUTCOMES, Fate, Side, Simulation
@@ -143,7 +141,7 @@ def _refuse(given: Mapping[str, Any], why: str) -> None:
 
 
 def _show(found: Simulation, length: int) -> None:
-    sides, names = (found.under, found.against), _sides(found)
+    sides, names = (found.under, found.against), names_of(found)
     output.table(
         f"{found.memories} memories, {found.active} ACTIVE, to {found.until:%Y-%m-%d %H:%M}",
         ("under", *OUTCOMES, "ACTIVE in the end"),
@@ -184,30 +182,6 @@ def _show(found: Simulation, length: int) -> None:
                 for one in found.differences
             ),
         )
-
-
-def _sides(found: Simulation) -> list[str]:
-    return [side.policy or "as it is" for side in (found.under, found.against)]
-
-
-def chart_of(found: Simulation) -> Chart:
-    """How many are ACTIVE at the end of each day, under both."""
-    lines = []
-    for name, side in zip(_sides(found), (found.under, found.against), strict=True):
-        points = {to_micros(found.as_of): found.active}
-        points |= {min(_end(day.day), to_micros(found.until)): day.active for day in side.days}
-        points.setdefault(to_micros(found.until), side.active)
-        # Where nothing leaves the line is level: the last number stands until a day begins on which one does.
-        steps = [(at, count) for at, count in sorted(points.items())]
-        levels = [(later - DAY, count) for (_, count), (later, _) in pairwise(steps) if later - DAY > steps[0][0]]
-        drawn = sorted({**dict(levels), **dict(steps)}.items())
-        lines.append(Line(name, [at for at, _ in drawn], [count for _, count in drawn]))
-    top = max((max(line.y) for line in lines), default=1)
-    return Chart("ACTIVE memories", Axis.INSTANTS, lines, top=float(max(top, 1)))
-
-
-def _end(day: date) -> int:
-    return to_micros(datetime.combine(day, time(), UTC)) + DAY
 
 
 def _spans(side: Side, found: Simulation, length: int) -> dict[str, Sequence[int]]:

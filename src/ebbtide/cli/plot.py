@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ebbtide.charts.curves import DAYS, SALIENCE, TIERS, chart_of, lines_of
 from ebbtide.cli import drawing, output
 from ebbtide.cli.options import Output, Url, opened
 from ebbtide.cli.output import Format
 from ebbtide.cli.settings import read
-from ebbtide.decay.course import Course, courses, profiles_in_use
-from ebbtide.draw.chart import Axis, Chart, Line, Mark, Threshold
 from ebbtide.draw.svg import refuse_missing
 from ebbtide.model.errors import BadInput
-from ebbtide.model.words import DecayProfile, EpistemicType
+from ebbtide.model.words import DecayProfile
 from ebbtide.policy.document import Policy
 from ebbtide.policy.files import library, load
-
-POINTS = 240
-"""Steps of a line."""
-DAYS, SALIENCE = 180, 0.9
-TIERS = ("warning", "archive", "force_archive")
 
 Names = Annotated[list[str], typer.Argument(metavar="POLICY…", help="id@version, or a policy file")]
 
@@ -100,42 +94,3 @@ def _profiles(given: Sequence[str] | None) -> list[DecayProfile]:
         if name not in list(DecayProfile):
             raise BadInput(f"{name!r} is none of {', '.join(DecayProfile)}", field="profile")
     return [DecayProfile(name) for name in dict.fromkeys(given or ())]
-
-
-def lines_of(
-    policies: Sequence[Policy], profiles: Sequence[DecayProfile] = (), *, days: int = DAYS, salience: float = SALIENCE
-) -> list[Course]:
-    """The lines: of the profiles named, else of those a single policy gives, else of that of what is asserted."""
-    ages = [days * step / POINTS for step in range(POINTS + 1)]
-    found = []
-    for policy in policies:
-        asserted = [policy.params.mapping[EpistemicType.ASSERTED]]
-        chosen = profiles or (profiles_in_use(policy) if len(policies) == 1 else asserted)
-        found += courses(policy, chosen, salience, ages)
-    return found
-
-
-def chart_of(policies: Sequence[Policy], lines: Sequence[Course]) -> Chart:
-    """The picture: lines, half-lives as marks, thresholds across; a threshold that policies share stands once."""
-    alone = len(policies) == 1
-    return Chart(
-        title=f"Salience by age, unused: {', '.join(policy.name for policy in policies)}",
-        axis=Axis.DAYS,
-        lines=[Line(" ".join(one.profiles) if alone else one.name, one.age_days, one.salience) for one in lines],
-        thresholds=list(_thresholds(policies)),
-        marks=[
-            Mark(one.half_life_days, one.salience[0] / 2, "half-life")
-            for one in lines
-            if one.half_life_days is not None and one.half_life_days <= one.age_days[-1]
-        ],
-    )
-
-
-def _thresholds(policies: Sequence[Policy]) -> Iterator[Threshold]:
-    for tier in TIERS:
-        by_value: dict[float, list[str]] = {}
-        for policy in policies:
-            by_value.setdefault(getattr(policy.params.tier_thresholds, tier), []).append(policy.id)
-        for value, ids in by_value.items():
-            if value > 0:
-                yield Threshold(tier if len(by_value) == 1 else f"{tier} ({', '.join(ids)})", value)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ebbtide.access.rights import Right
-from ebbtide.cli.compare import chart_of
-from ebbtide.cli.plot import lines_of
+from ebbtide.charts.curves import lines_of
+from ebbtide.charts.simulated import chart_of
 from ebbtide.decay.compare import compare
 from ebbtide.policy.document import Policy
 from ebbtide.service.pages import pictures
