@@ -60,9 +60,9 @@ def refused(options: list[str], monkeypatch, capsys) -> tuple[int, str]:
 
 
 def test_without_tokens_it_listens_to_this_machine_only(monkeypatch, capsys):
-    for host in ("0.0.0.0", "192.0.2.1", "example.org", "::"):
+    for host in ("0.0.0.0", "192.0.2.1", "example.org", "::", "127.0.0.2"):
         code, said = refused(["--insecure-local", "--host", host], monkeypatch, capsys)
-        assert (code, "can be reached from elsewhere" in said) == (2, True)
+        assert (code, "with --insecure-local it is one of localhost, 127.0.0.1, ::1" in said) == (2, True)
 
 
 def test_a_port_in_use_and_a_store_that_is_none_are_said_in_one_line(tmp_path, make_url_for, monkeypatch, capsys):

@@ -55,11 +55,12 @@ def mcp(
     _refuse(actor or actor_type, http=http, insecure_local=insecure_local)
     # Only here, since no other command needs them and they take half a second to load.
     from ebbtide.service import logs  # noqa: PLC0415
+    from ebbtide.service.http.server import LOOPBACK  # noqa: PLC0415
     from ebbtide.service.mcp import http as over_http  # noqa: PLC0415
     from ebbtide.service.mcp import server  # noqa: PLC0415
 
-    if insecure_local and host not in over_http.LOCAL:
-        raise BadInput(f"with --insecure-local it is {' or '.join(over_http.LOCAL)}", field="host")
+    if insecure_local and host not in LOOPBACK:
+        raise BadInput(f"with --insecure-local it is {' or '.join(LOOPBACK)}", field="host")
     where = identifier(namespace_of(namespace), "namespace")
     named = None if role is None else role_of(role)
     bind = partial(Caller.of, namespace=where, role=named, scrubs=not no_scrub)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from importlib.util import find_spec
-from ipaddress import ip_address
 from typing import Annotated
 
 import typer
@@ -38,17 +37,17 @@ def serve(
     """
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
         raise NotInstalled("it needs FastAPI and uvicorn: pip install 'ebbtide[serve]'", field="serve")
-    if insecure_local and not _loopback(host):
-        raise BadInput(f"{host} can be reached from elsewhere: leave it out, or listen on 127.0.0.1", field="insecure")
     # Only here, since no other command needs them and they take half a second to load.
     import structlog  # noqa: PLC0415
 
     from ebbtide.organise.daemon import beside  # noqa: PLC0415
     from ebbtide.service import logs  # noqa: PLC0415
     from ebbtide.service.http.app import application  # noqa: PLC0415
-    from ebbtide.service.http.server import Server, listening, until_told  # noqa: PLC0415
+    from ebbtide.service.http.server import LOOPBACK, Server, listening, until_told  # noqa: PLC0415
     from ebbtide.service.watch import Watch  # noqa: PLC0415
 
+    if insecure_local and host not in LOOPBACK:
+        raise BadInput(f"with --insecure-local it is one of {', '.join(LOOPBACK)}, not {host}", field="host")
     every = read().every if every is None else every
     with ExitStack() as held:
         ebb = held.enter_context(opened(url))
@@ -72,10 +71,3 @@ def serve(
         at = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
         structlog.get_logger().info("serving", at=at, tokens=not insecure_local)
         server.run(sockets=[listener])
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, func, or_
 
-from ebbtide.memory.read import Memory, shown, source
+from ebbtide.memory.read import Memory, in_order, shown, source
 from ebbtide.model import instant
 from ebbtide.model.errors import BadInput
 from ebbtide.model.identity import identifier
@@ -118,13 +118,10 @@ def page(
     Those eligible for retrieval, or with `everything` all of them. Filters come before the limit.
     """
     at = as_of if as_of is not None else known_at if known_at is not None else after.at if after is not None else now
-    found = source(db, namespace, as_of, known_at, at).c
-    query = select(*found).where(*wanted.on(db, found))
-    if not everything:
-        query = query.where(found.withheld.is_(None))
+    found = source(db, namespace, as_of, known_at, at)
+    query = in_order(found, not everything, limit + 1).where(*wanted.on(db, found.c))
     if after is not None:
-        query = query.where(after.behind(found))
-    query = query.order_by(found.salience.desc(), found.created_at.desc(), found.object_id).limit(limit + 1)
+        query = query.where(after.behind(found.c))
     rows = [row._mapping for row in connection.execute(query)]
     last = rows[limit - 1] if len(rows) > limit else None
     following = None if last is None else Place(at, last["salience"], last["created_at"], last["object_id"])

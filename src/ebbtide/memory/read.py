@@ -276,7 +276,7 @@ def memories(
         given = {_NAMESPACE.key: namespace, _AT.key: at, _OBJECT.key: only and only[0], _LIMIT.key: limit}
         return [shown(row._mapping) for row in connection.execute(query, given)]
     found = source(db, namespace, as_of, known_at, at, only)
-    query = _in_order(found, eligible, limit)
+    query = in_order(found, eligible, limit)
     if only is not None:
         query = query.where(db.among(found.c.object_id, only))
     return [shown(row._mapping) for row in connection.execute(query)]
@@ -285,11 +285,12 @@ def memories(
 def _as_they_are(db: Database, one: bool, eligible: bool, limited: bool) -> Select[Any]:
     """What most calls ask, built once: to put such a statement together takes longer than to run it."""
     found = _present(db, _AT, _NAMESPACE)
-    query = _in_order(found, eligible, _LIMIT if limited else None)
+    query = in_order(found, eligible, _LIMIT if limited else None)
     return query.where(found.c.object_id == _OBJECT) if one else query
 
 
-def _in_order(found: Any, eligible: bool, limit: Any) -> Select[Any]:
+def in_order(found: Any, eligible: bool, limit: Any) -> Select[Any]:
+    """Memories of a subquery, most salient first, the younger of two before: those eligible for retrieval, or all."""
     query = select(found).order_by(found.c.salience.desc(), found.c.created_at.desc(), found.c.object_id)
     if eligible:
         query = query.where(found.c.withheld.is_(None))

@@ -10,11 +10,11 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ebbtide.service.http import problems
+from ebbtide.service.http.server import LOOPBACK
 
 LARGEST_BODY = 16 << 20
 """Bytes that a request's body has at most."""
 API = "/v1/"
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 HEADERS = {
     "X-Content-Type-Options": "nosniff",

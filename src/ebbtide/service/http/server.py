@@ -13,6 +13,8 @@ from starlette.types import ASGIApp
 
 from ebbtide.model.errors import BadInput
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Where a service may listen that asks for no token, and the names under which it answers."""
 PATIENCE = 30
 """Seconds that requests have to come to their end after the service is told to stop."""
 

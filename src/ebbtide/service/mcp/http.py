@@ -18,13 +18,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ebbtide.api import Ebbtide
 from ebbtide.memory.requests import MAX_LINE
 from ebbtide.model.errors import StoreUnavailable
-from ebbtide.service.http.server import Server, listening, until_told
+from ebbtide.service.http.server import LOOPBACK, Server, listening, until_told
 from ebbtide.service.mcp.caller import Caller
 from ebbtide.service.mcp.server import Context, server
 
 PATH = "/mcp"
-LOCAL = ("127.0.0.1", "localhost", "::1")
-"""Where a server may listen that asks for no token."""
 
 _NOBODY = {
     "error": {
@@ -70,7 +68,7 @@ def application(ebb: Ebbtide, admit: Admit, *, tokens: bool = True) -> ASGIApp:
     Without tokens only requests are taken that name this machine as their host, so that no page in a browser reaches
     it by a name of its own.
     """
-    known = [f"{'[::1]' if host == '::1' else host}:*" for host in LOCAL]
+    known = [f"{'[::1]' if host == '::1' else host}:*" for host in LOOPBACK]
     app = server(ebb, _caller).streamable_http_app(
         streamable_http_path=PATH,
         json_response=True,

@@ -65,13 +65,14 @@ def add(pages: Pages) -> None:
         found = visit.ebb.explain(wanted, namespace=visit.namespace)
         entries = visit.ebb.history(wanted, namespace=visit.namespace)
         everything = visit.asked("entries") == "all"
-        shown = [one for one in entries if everything or not _plain(one)]
+        newest = [one for one in reversed(entries) if everything or not _plain(one)]
+        shown = newest if everything else newest[:ENTRIES]
         context = {
             "told": found,
             "memory": found.memory,
             "curve": pictures.curve(found),
-            "entries": shown[::-1] if everything else shown[: -ENTRIES - 1 : -1],
-            "hidden": len(entries) - min(len(shown), len(shown) if everything else ENTRIES),
+            "entries": shown,
+            "hidden": len(entries) - len(shown),
             "everything": everything,
             "summary": _briefly(found.summary, found.memory),
         }
