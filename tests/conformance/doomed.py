@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import create_engine, event, make_url, text
 
 from ebbtide import Ebbtide
 
@@ -68,10 +68,24 @@ _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["ebbtide", "doomed"])
 
 
+def buried(url: str) -> None:
+    """Waits until PostgreSQL has noticed the death of all who had a store open; nobody may have it open meanwhile.
+
+    A server sees that a client is gone when it looks, a moment later; until then its lease is a living one's.
+    """
+    if url.startswith("postgresql"):
+        engine = create_engine(make_url(url).set(database="postgres"))
+        ends = text("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = :name")
+        with engine.connect() as connection:
+            assert all(connection.execute(ends, {"name": make_url(url).database}).scalars())
+        engine.dispose()
+
+
 def killed(url: str, now: int, work: str, *, statement: int = 0, checkin: int = 0) -> bool:
     """Runs the work in a process of its own that is to die; whether it did. 0 is never."""
     process = _processes.Process(target=work_and_die, args=(url, now, work, statement, checkin))
     process.start()
     process.join()
+    buried(url)
     assert process.exitcode in (0, -signal.SIGKILL), f"the process ended with {process.exitcode}"
     return process.exitcode != 0

@@ -254,6 +254,20 @@ def _check_moves(ledger: Ledger) -> None:
                 assert before.op_type != "TOMBSTONE"
 
 
+def unlike(found: Any, expected: Any, place: str = "") -> list[str]:
+    """Where two documents differ, a line for each value: what a comparison of thousands of values has to say."""
+    if found == expected:
+        return []
+    if isinstance(found, dict) and isinstance(expected, dict) and found.keys() == expected.keys():
+        return [line for key in found for line in unlike(found[key], expected[key], f"{place}.{key}")]
+    if isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        pairs = enumerate(zip(found, expected, strict=True))
+        return [line for number, (one, other) in pairs for line in unlike(one, other, f"{place}[{number}]")]
+    if isinstance(found, list | dict) and isinstance(expected, list | dict):
+        return [f"{place}: {len(found)} instead of {len(expected)}"]
+    return [f"{place}: {found!r} instead of {expected!r}"]
+
+
 def differences(one: MemoryState, other: MemoryState, but: Iterable[str] = ()) -> dict[str, tuple[Any, Any]]:
     """The columns in which two states differ, with both values; bit for bit."""
     left, right = asdict(one), asdict(other)
