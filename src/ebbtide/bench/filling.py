@@ -33,10 +33,10 @@ from ebbtide.model.words import OpType
 from ebbtide.policy.document import Policy, policy_from
 from ebbtide.project.passes import NAMESPACE, Chunk, Columns, Staged, staged
 from ebbtide.project.projection import from_log
-from ebbtide.project.rebuild import fold
+from ebbtide.project.rebuild import FOLDED, fold
 from ebbtide.project.scope import CHUNK
 from ebbtide.store.database import Database
-from ebbtide.store.tables import contents, event_log, memory_objects, memory_state
+from ebbtide.store.tables import contents, event_log
 
 BEGIN = instant.parse("2026-01-01T00:00:00Z")
 EACH = 200
@@ -110,8 +110,7 @@ def filled(ebb: Ebbtide, objects: int, spaces: int) -> None:
                 with connection.begin():
                     _multiply(ebb.store.db, connection, name, asked, first, min(first + CHUNK, each))
         settle(ebb.store.db)
-        for name in names(spaces):
-            _refold(ebb.store.db, connection, name)
+        _refold(ebb.store.db, connection, names(spaces))
         settle(ebb.store.db)
 
 
@@ -212,14 +211,12 @@ def _contents(db: Database, written: Staged) -> Any:
     return insert(contents).from_select(["namespace_id", "seq", "nonce", "content", "digest"], rows)
 
 
-def _refold(db: Database, connection: Any, name: str) -> None:
-    """Writes the state of a namespace's memories anew, as its log gives it."""
-    targets = (memory_objects, memory_state)
+def _refold(db: Database, connection: Any, spaces: list[str]) -> None:
+    """Writes the state of all memories anew, as the log gives it."""
     with connection.begin():
-        for target in targets:
-            connection.execute(delete(target).where(target.c.namespace_id == name))
+        for target in FOLDED:
+            connection.execute(delete(target))
     with connection.begin():
-        folded = fold(db, connection, [name])
-        rows = from_log(db, name, folded)
-        for target in targets:
+        rows = from_log(db, spaces[0], fold(db, connection, spaces))
+        for target in FOLDED:
             connection.execute(insert(target).from_select([c.name for c in target.columns], rows[target]))

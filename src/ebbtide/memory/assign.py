@@ -141,7 +141,7 @@ class Assignment:
             shelf.put(owner, policy, chunk.recorded_at)
         document = {} if named else {"previous": previous, "document": policy.model_dump(mode="json", by_alias=True)}
         chunk.note(OpType.POLICY_ASSIGNED, {**document, **scope.bounds()}, effective_at=at)
-        changed = reassign(self.db, self.connection, chunk, scope, policy, at)
+        changed = reassign(self.db, self.connection, chunk, scope, policy, at) if scope.objects else 0
         chunk.close()
         return changed
 

@@ -268,7 +268,7 @@ def _filled_in(db: Database, connection: Connection, names: Sequence[str]) -> No
     folded = fold(db, connection, names)
     for group in (names[place : place + TOGETHER] for place in range(0, len(names), TOGETHER)):
         queries = [from_log(db, name, folded) for name in group]
-        for table in [table for table in queries[0] if table not in _FOLDED]:
+        for table in [table for table in queries[0] if table not in FOLDED]:
             _fill(connection, table, union_all(*(query[table] for query in queries)))
         found = [policy_rows(policies_in_log(db, connection, name), name) for name in group]
         for table in found[0]:
@@ -276,11 +276,11 @@ def _filled_in(db: Database, connection: Connection, names: Sequence[str]) -> No
             if rows:
                 db.bulk_insert(connection, table, rows)
     for table, query in from_log(db, names[0], folded).items():
-        if table in _FOLDED:
+        if table in FOLDED:
             _fill(connection, table, query)
 
 
-_FOLDED = (memory_objects, memory_state, evidence_links)
+FOLDED = (memory_objects, memory_state, evidence_links)
 """Tables that follow from the folded objects, whichever namespaces they are of."""
 
 
