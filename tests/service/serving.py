@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -40,9 +40,10 @@ class Serving:
         return TestClient(self.app, headers=headers, raise_server_exceptions=False)
 
 
-def serving(url: str, **options: Any) -> Iterator[Serving]:
+def serving(url: str, happened: Sequence[str] = (NS, "tom"), **options: Any) -> Iterator[Serving]:
+    """A service over a store, in some of whose namespaces something happened."""
     with Ebbtide.open(url, **options) as ebb:
-        for name in (NS, "tom"):
+        for name in happened:
             ebb.event("I moved.", namespace=name, ref="m1", at="2026-03-02T09:00:00Z")
             ebb.assert_memory(f"{name} lives in London.", namespace=name, ref="home-1", subject=name, **BELIEF)
         found = Serving(ebb, application(ebb), {}, {}, {})

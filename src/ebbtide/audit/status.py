@@ -61,19 +61,16 @@ def status(
     ).all()
     at = as_of if as_of is not None else known_at if known_at is not None else now
     past = as_of is not None or known_at is not None
-    sources = [refold(db, h.namespace_id, until(at, known_at)).subquery() for h in heads] if past else [memory_state]
+    names = [head.namespace_id for head in heads]
+    counted = _counts(refold(db, names, until(at, known_at)).subquery().c) if past else _counts(memory_state.c)
     counts = [
         StateCount.model_validate(row._asdict())
-        for source in sources
-        for row in connection.execute(_counts(source.c).where(*([] if past else _of(memory_state, namespace))))
+        for row in connection.execute(counted if past else counted.where(*_of(memory_state, namespace)))
     ]
     recorded = at if known_at is None else known_at
     done = [organiser_runs.c.as_of <= at, organiser_runs.c.started_at <= recorded] if past else []
     runs = {
-        (row.namespace_id, row.task): row
-        for row in connection.execute(
-            select(organiser_runs).where(*_of(organiser_runs, namespace), *done).order_by(organiser_runs.c.slot)
-        )
+        (row.namespace_id, row.task): row for row in connection.execute(_newest(*_of(organiser_runs, namespace), *done))
     }
     aside = {
         row.namespace_id: row
@@ -104,6 +101,14 @@ def status(
         tasks=tasks,
         entries=sum(head.last_seq for head in heads),
     )
+
+
+def _newest(*which: ColumnElement[bool]) -> Select[Any]:
+    """The run of the newest slot of each task."""
+    runs = organiser_runs.c
+    place = func.row_number().over(partition_by=(runs.namespace_id, runs.task), order_by=runs.slot.desc())
+    found = select(runs.namespace_id, runs.task, runs.slot, runs.status, place.label("place")).where(*which).subquery()
+    return select(found).where(found.c.place == 1)
 
 
 def _status(aside: Any, task: Task, run: Any) -> str | None:

@@ -248,7 +248,7 @@ def source(
     if only is not None:
         mine = db.among(event_log.c.stream_id, only)
         entries = mine if entries is None else and_(mine, entries)
-    past = db.fence(refold(db, namespace, entries))
+    past = db.fence(refold(db, [namespace], entries))
     return evaluated(db, instant_column, past, past, known_at).subquery()
 
 

@@ -106,32 +106,39 @@ TOGETHER = 20
 
 def fold(db: Database, connection: Connection, names: Sequence[str]) -> Table:
     """Folds the logs of namespaces into a temporary table, whose columns are those of `MemoryState`."""
-    table: Table = db.once("rebuilt_folded", lambda: temporary("rebuilt_folded", refold(db, "").subquery()))
+    table: Table = db.once("rebuilt_folded", lambda: temporary("rebuilt_folded", refold(db, [""]).subquery()))
     empty(connection, table)
     columns = [c.name for c in table.columns]
-    for group in _groups(connection, names):
-        folds = union_all(*(refold(db, name, which) for name, which in group))
-        connection.execute(insert(table).from_select(columns, folds))
+    for group, which in _groups(db, connection, names):
+        connection.execute(insert(table).from_select(columns, refold(db, group, which)))
     return table
 
 
-def _groups(connection: Connection, names: Sequence[str]) -> Iterator[list[tuple[str, ColumnElement[bool] | None]]]:
+def _groups(
+    db: Database, connection: Connection, names: Sequence[str]
+) -> Iterator[tuple[list[str], ColumnElement[bool] | None]]:
     """What is folded together: large namespaces in ranges of ids, which are evenly spread, small ones at once."""
     log = event_log.c
     asserted = (log.stream_type == StreamType.OBJECT.value) & (log.version == 1)
-    small: list[str] = []
-    for name in names:
-        query = select(func.count()).select_from(event_log).where(log.namespace_id == name, asserted)
-        ranges = -(-connection.execute(query).scalar_one() // AT_ONCE)
-        if ranges <= 1:
-            small.append(name)
+    query = select(log.namespace_id, func.count()).where(db.among(log.namespace_id, names), asserted)
+    counts = connection.execute(query.group_by(log.namespace_id).order_by(log.namespace_id)).tuples().all()
+    together: list[str] = []
+    objects = 0
+    for name, count in counts:
+        ranges = -(-count // AT_ONCE)
+        if ranges > 1:
+            bounds = [UUID(int=(place << 128) // ranges) for place in range(ranges)]
+            for low, high in zip_longest(bounds, bounds[1:]):
+                within = log.stream_id >= low
+                yield [name], within if high is None else within & (log.stream_id < high)
             continue
-        bounds = [UUID(int=(place << 128) // ranges) for place in range(ranges)]
-        for low, high in zip_longest(bounds, bounds[1:]):
-            within = log.stream_id >= low
-            yield [(name, within if high is None else within & (log.stream_id < high))]
-    for group in (small[place : place + TOGETHER] for place in range(0, len(small), TOGETHER)):
-        yield [(name, None) for name in group]
+        if together and objects + count > AT_ONCE:
+            yield together, None
+            together, objects = [], 0
+        together.append(name)
+        objects += count
+    if together:
+        yield together, None
 
 
 def _refuse_cut(connection: Connection, namespace: str) -> None:

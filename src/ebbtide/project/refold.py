@@ -6,6 +6,7 @@ those entries up.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -45,13 +46,15 @@ def until(as_of: int | None, known_at: int | None) -> ColumnElement[bool] | None
     return and_(*bounds) if bounds else None
 
 
-def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = None) -> Select[Any]:
-    """The state of every object of a namespace after those of its entries that `which` lets through.
+def refold(db: Database, names: Sequence[str], which: ColumnElement[bool] | None = None) -> Select[Any]:
+    """The state of every object of some namespaces after those of their entries that `which` lets through.
 
     The columns are those of `MemoryState`.
     """
     log = event_log.c
-    mine = [log.namespace_id == namespace, log.stream_type == StreamType.OBJECT.value]
+    mine = [db.among(log.namespace_id, names), log.stream_type == StreamType.OBJECT.value]
+    # A stream's id is its own within its namespace; of a single one it says enough, and groups quicker.
+    key = ("stream_id",) if len(names) == 1 else ("namespace_id", "stream_id")
     if which is not None:
         mine.append(which)
 
@@ -68,16 +71,16 @@ def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = Non
         **{group: last(log.carries.op("&")(bit) != 0) for group, bit in BITS.items()},
     }
     heads = (
-        select(log.stream_id, *(mark.label(f"at_{name}") for name, mark in marks.items()))
+        select(*(log[name] for name in key), *(mark.label(f"at_{name}") for name, mark in marks.items()))
         .where(*mine)
-        .group_by(log.stream_id)
+        .group_by(*(log[name] for name in key))
         .subquery()
     )
 
     # A document is read before the aggregate: to carry whole documents through it takes memory by the gigabyte.
     entries = db.fence(
         select(
-            log.stream_id,
+            *(log[name] for name in key),
             log.version,
             log.hash,
             log.fact_version,
@@ -88,7 +91,7 @@ def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = Non
             db.document(log.after, PATHS).label("document"),
             *(heads.c[f"at_{mark}"] for mark in marks),
         )
-        .join_from(event_log, heads, log.stream_id == heads.c.stream_id)
+        .join_from(event_log, heads, and_(*(log[name] == heads.c[name] for name in key)))
         .where(*mine, or_(*(log.version == heads.c[f"at_{mark}"] for mark in marks)))
     ).c
 
@@ -97,7 +100,7 @@ def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = Non
 
     chosen = db.fence(
         select(
-            entries.stream_id.label("object_id"),
+            *(entries[name].label("object_id" if name == "stream_id" else name) for name in key),
             picked("any", entries.version).label("version"),
             picked("any", db.hex(entries.hash)).label("head"),
             picked("fact", entries.fact_version).label("fact_version"),
@@ -111,11 +114,12 @@ def refold(db: Database, namespace: str, which: ColumnElement[bool] | None = Non
                 for group, names in GROUPS.items()
                 for name in names
             ),
-        ).group_by(entries.stream_id)
+        ).group_by(*(entries[name] for name in key))
     ).c
+    namespace = literal(names[0], Text).label("namespace_id") if len(names) == 1 else chosen.namespace_id
     plain = ("object_id", "version", "fact_version", "fact_at", "lifecycle_state", "salience", "confidence")
     return select(
-        literal(namespace, Text).label("namespace_id"),
+        namespace,
         *(chosen[name] for name in (*plain, "decayed_at")),
         db.unhex(chosen.head).label("head_hash"),
         *(_read(chosen[name], name).label(name) for names in GROUPS.values() for name in names),

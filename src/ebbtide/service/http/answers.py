@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from ebbtide.decay.course import Course
 from ebbtide.memory.erase import Counts, Receipt
 from ebbtide.memory.read import LogEntry
 from ebbtide.model.instant import to_datetime
@@ -243,6 +244,19 @@ class VerifiedShown(BaseModel):
     batches: int
     first_bad: BadShown | None
     recorded: list[str]
+
+
+class Curves(BaseModel):
+    """What memories keep by their age: a line a profile, or several profiles that age alike."""
+
+    lines: list[Course]
+
+
+class Health(BaseModel):
+    """What is wrong with a store or its set-up, each with what to do."""
+
+    ok: bool
+    problems: list[str]
 
 
 class QueryList(BaseModel):

@@ -21,11 +21,13 @@ from ebbtide.service.http.routes import (
     following,
     health,
     memories,
+    packs,
     policies,
     proof,
     replays,
     runs,
     tokens,
+    upkeep,
 )
 from ebbtide.service.pages import router as pages
 from ebbtide.service.watch import Watch
@@ -41,6 +43,8 @@ _ROUTES = (
     replays,
     audit,
     proof,
+    packs,
+    upkeep,
     tokens,
     health,
 )

@@ -300,13 +300,50 @@ class Simulate(_Said):
 
 
 class Passing(_Said):
-    """Which tasks, of which namespace; left out, all that are due."""
+    """Which tasks, of which namespace; left out, all that are due.
+
+    With `no_guard` no slot is held, and its run says so.
+    """
 
     model_config = _example(namespace="maya", tasks=["lifecycle"], dry_run=True)
 
     namespace: Name | None = None
     tasks: list[Task] | None = None
     dry_run: StrictBool = False
+    no_guard: StrictBool = False
+
+
+class Rebuilding(_Said):
+    """Of which namespace; left out, of all."""
+
+    model_config = _example(namespace="maya")
+
+    namespace: Name | None = None
+
+
+class Fitting(_Said):
+    """How a policy is fitted: which curves are tried (all, if left out), as of when, and what it is to be called."""
+
+    model_config = _example(curves=["exponential", "power_law"], min_days=1.0)
+
+    curves: Annotated[list[Name], Field(max_length=10)] = []
+    policy_id: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = "fitted"
+    version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$", max_length=64)] | None = None
+    min_days: Annotated[float, Field(ge=0, le=36_525)] = 1.0
+    seed: Annotated[int, Field(ge=0, lt=1 << 63, strict=True)] = 0
+    resamples: Annotated[int, Field(ge=1, le=1000, strict=True)] = 200
+    as_of: Instant | None = None
+    known_at: Instant | None = None
+
+
+class Select(_Said):
+    """One SELECT over the audit views, stopped after `timeout` seconds; of JSON at most `limit` rows."""
+
+    model_config = _example(query="SELECT ref, to_state, rule, policy FROM lifecycle_transitions ORDER BY seq")
+
+    query: Annotated[str, Field(max_length=100_000)]
+    limit: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 1000
+    timeout: Annotated[float, Field(gt=0, le=60)] = 60.0
 
 
 class Correction(_Said):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from fastapi import Depends, Header, Path, Query, Response
+from fastapi import Depends, Header, Path, Query, Request, Response
 from pydantic import Field, JsonValue, WithJsonSchema
 
 from ebbtide.memory.read import Memory
@@ -72,6 +72,11 @@ def _expected(
 
 
 Expected = Annotated[int | None, Depends(_expected)]
+
+
+async def body_as_sent(request: Request) -> bytes:
+    """The body of a request that is no JSON document."""
+    return await request.body()
 
 
 def _key(

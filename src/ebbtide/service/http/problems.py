@@ -16,6 +16,7 @@ from starlette.routing import Match, Route
 
 from ebbtide.model.errors import (
     BadInput,
+    CheckFailed,
     Conflict,
     EbbtideError,
     NotFound,
@@ -77,6 +78,7 @@ _STATUS: tuple[tuple[type[EbbtideError], int], ...] = (
     (NotInstalled, 501),
     (BadInput, 422),
     (Refused, 409),
+    (CheckFailed, 409),
     (StoreUnavailable, 503),
 )
 _HEADERS: dict[int, dict[str, str]] = {

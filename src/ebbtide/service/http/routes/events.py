@@ -6,7 +6,7 @@ import io
 from itertools import islice
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query
 
 from ebbtide.api import Ebbtide
 from ebbtide.model.words import OpType
@@ -14,7 +14,7 @@ from ebbtide.service.http import bodies
 from ebbtide.service.http.access import Ebb, Reader, Writer
 from ebbtide.service.http.answers import Batch, Entries, Taken
 from ebbtide.service.http.asking import request
-from ebbtide.service.http.fields import Cursor, Key, Limit, Namespace, place
+from ebbtide.service.http.fields import Cursor, Key, Limit, Namespace, body_as_sent, place
 
 router = APIRouter(prefix="/v1/namespaces/{namespace:name}", tags=["events"])
 
@@ -36,10 +36,6 @@ def event(namespace: Namespace, body: bodies.Event, who: Writer, ebb: Ebb, key: 
     return _made(ebb, request(who, namespace, OpType.EVENT, body), key)
 
 
-async def _lines(request: Request) -> bytes:
-    return await request.body()
-
-
 @router.post(
     "/batches",
     openapi_extra={
@@ -52,7 +48,7 @@ async def _lines(request: Request) -> bytes:
 def batch(
     namespace: Namespace,
     who: Writer,
-    lines: Annotated[bytes, Depends(_lines)],
+    lines: Annotated[bytes, Depends(body_as_sent)],
     ebb: Ebb,
     keep_going: Annotated[bool, Query(description="Leave out what cannot be taken, and say so")] = False,
 ) -> Batch:

@@ -6,12 +6,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Query
 
+from ebbtide.charts.curves import DAYS, SALIENCE, lines_of
 from ebbtide.decay.compare import Comparison, compare
+from ebbtide.fit.fitting import Fit
+from ebbtide.model.errors import CheckFailed
 from ebbtide.policy.document import Policy
 from ebbtide.replay.simulate import Simulation
 from ebbtide.service.http import bodies
 from ebbtide.service.http.access import Auditor, Ebb, Operator, Reader, needs_every_namespace, own
-from ebbtide.service.http.answers import Assigned, PolicyList, PolicyShown, Registered
+from ebbtide.service.http.answers import Assigned, Curves, PolicyList, PolicyShown, Registered
 from ebbtide.service.http.fields import Namespace, PolicyName
 
 router = APIRouter(tags=["policies"])
@@ -42,6 +45,26 @@ def diff(
     return compare(ebb.policy(policy), ebb.policy(to))
 
 
+@router.get("/v1/policies/{policy:name}/curves")
+def curves(
+    policy: Which,
+    who: Reader,
+    ebb: Ebb,
+    days: Annotated[int, Query(ge=1, le=36_500, description="From 0 to this age")] = DAYS,
+    salience: Annotated[float, Query(ge=0.01, le=1, description="What a memory begins with")] = SALIENCE,
+) -> Curves:
+    """What is left of a memory's salience that nobody uses, by its age, of each profile in use."""
+    return Curves(lines=lines_of([ebb.policy(policy)], days=days, salience=salience))
+
+
+@router.post("/v1/policies/check")
+def check(document: Document, who: Reader, ebb: Ebb) -> PolicyShown:
+    """Whether a policy holds and its version is free, or taken by the same; nothing is registered."""
+    if any(known.name == document.name and known != document for known in ebb.policies()):
+        raise CheckFailed(f"{document.name} is registered with other content")
+    return PolicyShown(policy=document.name, note=document.note, digest=document.digest())
+
+
 @router.post("/v1/policies")
 def register(document: Document, who: Operator, ebb: Ebb) -> Registered:
     """Registers a version for good, for every namespace: the same again changes nothing, other content is refused."""
@@ -54,6 +77,12 @@ def simulate(body: bodies.Simulate, who: Auditor, ebb: Ebb) -> Simulation:
     """What the organiser would do were a policy assigned now. Nothing is written."""
     namespace = own(who, body.namespace)
     return ebb.simulate(body.policy, body.against, until=body.until, namespace=namespace, limit=body.limit)
+
+
+@router.post("/v1/namespaces/{namespace:name}/fit")
+def fit(namespace: Namespace, body: bodies.Fitting, who: Auditor, ebb: Ebb) -> Fit:
+    """A policy from what was recalled and missed here, beside every built-in one; neither registered nor assigned."""
+    return ebb.fit_policy(namespace=namespace, **body.model_dump())
 
 
 @router.post("/v1/namespaces/{namespace:name}/policy")

@@ -42,7 +42,7 @@ def runs(
 def organise(body: bodies.Passing, who: Operator, ebb: Ebb) -> Runs:
     """Runs what is due now, each task once; what the guard holds waits to be approved."""
     namespace = own(who, body.namespace)
-    found = ebb.organise(tasks=body.tasks, namespace=namespace, dry_run=body.dry_run)
+    found = ebb.organise(tasks=body.tasks, namespace=namespace, dry_run=body.dry_run, no_guard=body.no_guard)
     return Runs(runs=[RunShown.of(run) for run in found])
 
 
