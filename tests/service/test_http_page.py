@@ -35,11 +35,11 @@ def curl(command: str, variables: dict[str, str]) -> str:
         data = Path(data[1:]).read_bytes() if data.startswith("@") else data.encode()
     headers = dict(one.split(": ", 1) for one in asked.H)
     method = asked.X if data is None else "POST"
-    text = httpx.request(method, asked.url, headers=headers, content=data, timeout=60).text
+    answer = httpx.request(method, asked.url, headers=headers, content=data, timeout=60)
     if asked.o is not None:
-        asked.o.write_text(text, encoding="utf-8")
+        asked.o.write_bytes(answer.content)
         return ""
-    return text
+    return answer.text
 
 
 def test_what_the_page_shows_is_what_happens(folder: Path, make_url_for):

@@ -125,12 +125,14 @@ def test_a_policy_is_checked_drawn_and_fitted_without_being_registered(served):
     default = reader.get("/v1/policies/default@1.0.0").json()
     assert reader.post("/v1/policies/check", json=default).json()["policy"] == "default@1.0.0"
     problem(reader.post("/v1/policies/check", json=default | {"note": "another"}), 409, "check_failed")
-    wrong = problem(reader.post("/v1/policies/check", json=default | {"params": {"mu_multiplier": -1}}), 422, "bad_input")
+    wrong = problem(
+        reader.post("/v1/policies/check", json=default | {"params": {"mu_multiplier": -1}}), 422, "bad_input"
+    )
     assert wrong["field"] == "params.mu_multiplier"
     lines = reader.get("/v1/policies/default@1.0.0/curves", params={"days": 10, "salience": 0.8}).json()["lines"]
     assert {(line["age_days"][-1], line["salience"][0]) for line in lines} == {(10.0, 0.8)}
     told = problem(served.mine["auditor"].post(f"{HERE}/fit", json={"resamples": 1}), 409, "check_failed")
-    assert "too little" in told["detail"] or "enough" in told["detail"], told
+    assert "nothing to fit" in told["detail"]
     problem(served.mine["auditor"].post(f"{HERE}/fit", json={"curves": ["spline"]}), 422, "bad_input")
     assert {one["policy"] for one in reader.get("/v1/policies").json()["policies"]} >= {"default@1.0.0"}
 

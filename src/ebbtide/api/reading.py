@@ -125,6 +125,16 @@ class Reading(Opened):
             raise NotFound(f"there is no memory {str(obj)!r} in namespace {namespace!r}", object=str(obj))
         return found
 
+    def recent(self, obj: UUID | str, *, namespace: str | None = None, limit: int = 60) -> tuple[list[LogEntry], int]:
+        """The newest entries of one memory, newest first, without the scores that decay passes took alone.
+
+        Beside them how many entries there are in all.
+        """
+        namespace = self.namespace_of(obj, namespace)
+        with self.store.begin() as connection:
+            (meant,) = ids_of(self.store.db, connection, namespace, [str(obj)])
+            return read.recent(connection, namespace, meant, at_most(limit) or 0)
+
     def status(self, *, namespace: str | None = None, as_of: When = None, known_at: When = None) -> Status:
         """Memories by state and profile, and each task's last and next run."""
         at, known = micros(as_of, "as-of"), micros(known_at, "known-at")

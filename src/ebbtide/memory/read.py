@@ -33,7 +33,7 @@ from ebbtide.decay.segment import evaluate
 from ebbtide.model import instant
 from ebbtide.model.state import COLUMNS, OBJECT_COLUMNS, STATE_COLUMNS, MemoryState
 from ebbtide.model.upcast import upcast
-from ebbtide.model.words import Condition, EpistemicType, LifecycleState
+from ebbtide.model.words import Condition, EpistemicType, LifecycleState, OpType
 from ebbtide.project.refold import refold, until
 from ebbtide.project.writer import state_from
 from ebbtide.store.database import SQL, Database
@@ -358,6 +358,16 @@ def history(
     if known_at is not None:
         query = query.where(event_log.c.recorded_at <= known_at)
     return [log_entry(row._mapping) for row in connection.execute(query)]
+
+
+def recent(connection: Connection, namespace: str, stream: UUID, limit: int) -> tuple[list[LogEntry], int]:
+    """The newest entries of one stream, newest first, but for scores that passes took; and how many there are."""
+    log = event_log.c
+    taken = and_(log.op_type == OpType.DECAY_APPLIED.value, log.payload == "{}")
+    query = _entries(namespace).where(log.stream_id == stream, ~taken).order_by(log.version.desc()).limit(limit)
+    count = select(func.max(log.version)).where(log.namespace_id == namespace, log.stream_id == stream)
+    found = [log_entry(row._mapping) for row in connection.execute(query)]
+    return found, connection.execute(count).scalar() or 0
 
 
 def behind(connection: Connection, namespace: str, seq: int, limit: int) -> list[LogEntry]:

@@ -15,6 +15,8 @@ from typing import Any
 
 import structlog
 from apscheduler.events import EVENT_SCHEDULER_STARTED
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.schedulers.base import BaseScheduler
 from apscheduler.schedulers.blocking import BlockingScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
@@ -25,31 +27,24 @@ log = structlog.get_logger()
 
 @contextmanager
 def beside(one_pass: Callable[[Callable[[], bool]], Any], *, every: float, failed: Callable[[], Any]) -> Iterator[None]:
-    """Calls `one_pass` in a thread of its own as `daemon` does, for as long as something else goes on.
+    """Calls `one_pass` as `daemon` does, in a thread of its own, for as long as something else goes on.
 
     At the end the chunk in hand is finished. An error that ends it calls `failed`.
     """
-    stop = threading.Event()
+    scheduler, stop = BackgroundScheduler(timezone="UTC"), threading.Event()
 
-    def passes() -> None:
-        while not stop.is_set():
-            try:
-                one_pass(stop.is_set)
-            except StoreUnavailable as error:
-                log.warning("store unavailable, trying again at the next wake-up", error=str(error))
-            except BaseException:
-                log.exception("the organiser has ended")
-                failed()
-                raise
-            stop.wait(every)
+    def end(error: BaseException) -> None:
+        log.error("the organiser has ended", exc_info=error)
+        stop.set()
+        failed()
 
-    thread = threading.Thread(target=passes, name="organiser")
-    thread.start()
+    _set_alarm(scheduler, one_pass, stop, every, end)
+    scheduler.start()
     try:
         yield
     finally:
         stop.set()
-        thread.join()
+        scheduler.shutdown()
 
 
 def daemon(one_pass: Callable[[Callable[[], bool]], Any], *, every: float, **said: Any) -> None:
@@ -60,22 +55,16 @@ def daemon(one_pass: Callable[[Callable[[], bool]], Any], *, every: float, **sai
     """
     if not every > 0:
         raise BadInput("must be more than 0 seconds", field="every")
-    scheduler = BlockingScheduler(timezone="UTC")
-    stop = threading.Event()
+    scheduler, stop = BlockingScheduler(timezone="UTC"), threading.Event()
     failed: list[BaseException] = []
-
-    def wake() -> None:
-        try:
-            one_pass(stop.is_set)
-        except StoreUnavailable as error:
-            log.warning("store unavailable, trying again at the next wake-up", error=str(error))
-        except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
-            failed.append(error)
-            end()
 
     def end(_signal: int = 0, _frame: FrameType | None = None) -> None:
         stop.set()
         shut_down()
+
+    def end_with(error: BaseException) -> None:
+        failed.append(error)  # The main thread raises it.
+        end()
 
     def shut_down(_event: object = None) -> None:
         # Not from within the job, whose end the scheduler waits for; and only what runs can be shut down.
@@ -84,14 +73,7 @@ def daemon(one_pass: Callable[[Callable[[], bool]], Any], *, every: float, **sai
 
     previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        scheduler.add_job(
-            wake,
-            IntervalTrigger(seconds=every),
-            next_run_time=datetime.now(UTC),
-            coalesce=True,
-            max_instances=1,
-            misfire_grace_time=None,
-        )
+        _set_alarm(scheduler, one_pass, stop, every, end_with)
         scheduler.add_listener(shut_down, EVENT_SCHEDULER_STARTED)
         log.info("started", every=every, **said)
         if not stop.is_set():
@@ -102,3 +84,35 @@ def daemon(one_pass: Callable[[Callable[[], bool]], Any], *, every: float, **sai
     if failed:
         raise failed[0]
     log.info("stopped")
+
+
+def _set_alarm(
+    scheduler: BaseScheduler,
+    one_pass: Callable[[Callable[[], bool]], Any],
+    stop: threading.Event,
+    every: float,
+    end: Callable[[BaseException], Any],
+) -> None:
+    """Has a scheduler call `one_pass` at once and then every so many seconds, one at a time, until `stop`.
+
+    A store that cannot be had now is waited for; any other error is handed to `end`.
+    """
+
+    def wake() -> None:
+        if stop.is_set():
+            return
+        try:
+            one_pass(stop.is_set)
+        except StoreUnavailable as error:
+            log.warning("store unavailable, trying again at the next wake-up", error=str(error))
+        except BaseException as error:  # noqa: BLE001 - handed on: in a job of the scheduler it would be lost
+            end(error)
+
+    scheduler.add_job(
+        wake,
+        IntervalTrigger(seconds=every),
+        next_run_time=datetime.now(UTC),
+        coalesce=True,
+        max_instances=1,
+        misfire_grace_time=None,
+    )

@@ -7,14 +7,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sqlalchemy import BigInteger, Connection, case, cast, select
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import BigInteger, Connection, Text, case, cast, func, select
 
-from ebbtide.model.words import OpType, Ruling, RunStatus, Task
+from ebbtide.model.identity import id_of_namespace
+from ebbtide.model.words import OpType, Rule, Ruling, RunStatus, Task
+from ebbtide.replay.columns import table_of
 from ebbtide.store.database import Database
 from ebbtide.store.tables import event_log
 
 NEVER = np.iinfo(np.int64).max
 """Behind every place of the log."""
+_ALL = "~"
+"""Behind every id: how far a run's last chunk goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,39 +79,60 @@ class Runs:
             chunk = chunk + short
 
 
-def runs_of(db: Database, connection: Connection, namespace: str, task: Task, ids: Any, *, held: bool = False) -> Runs:
-    """The runs of a task in a namespace; those that the guard held, which only warned, where asked for."""
+def runs_of(db: Database, connection: Connection, namespace: str, ids: Any) -> dict[Task | Rule, Runs]:
+    """The runs in a namespace by what they execute: those of lifecycle and retention that the guard did not hold; and
+    for the warning those of lifecycle that it held too, which only warned.
+    """
+    found = _chunks(db, connection, namespace)
+    words = ids.astype("U36")
+    lifecycle, retention = (pc.equal(found["task"], task.value) for task in (Task.LIFECYCLE, Task.RETENTION))
+    free = pc.not_equal(found["status"], RunStatus.HELD.value)
+    return {
+        Task.LIFECYCLE: _runs(found.filter(pc.and_(lifecycle, free)), words),
+        Task.RETENTION: _runs(found.filter(pc.and_(retention, free)), words),
+        Rule.WARNING: _runs(found.filter(lifecycle), words),
+    }
+
+
+def _chunks(db: Database, connection: Connection, namespace: str) -> pa.Table:
+    """What ORGANISER_RUN said of each chunk of the two tasks, in log order."""
     log = event_log.c
     e = db.fence(
         select(log.seq, db.json(log.payload).label("said")).where(
-            log.namespace_id == namespace, log.op_type == OpType.ORGANISER_RUN.value
+            log.namespace_id == namespace,
+            # By its own stream, which an index knows.
+            log.stream_id == id_of_namespace(namespace),
+            log.op_type == OpType.ORGANISER_RUN.value,
         )
     ).c
     approved = db.member(e.said, "guard", "verdict") == Ruling.APPROVED.value
+    task = db.member(e.said, "task")
     query = (
         select(
             e.seq,
+            task.label("task"),
+            db.member(e.said, "status").label("status"),
             cast(db.member(e.said, "as_of"), BigInteger).label("as_of"),
-            db.member(e.said, "to").label("to"),
-            cast(case((approved, db.member(e.said, "guard", "seq"))), BigInteger).label("listed"),
+            func.coalesce(db.member(e.said, "to"), _ALL, type_=Text).label("to"),
+            func.coalesce(
+                cast(case((approved, db.member(e.said, "guard", "seq"))), BigInteger), NEVER, type_=BigInteger
+            ).label("listed"),
         )
-        .where(db.member(e.said, "task") == task.value)
+        .where(task.in_([Task.LIFECYCLE.value, Task.RETENTION.value]))
         .order_by(e.seq)
     )
-    if not held:
-        query = query.where(db.member(e.said, "status") != RunStatus.HELD.value)
-    rows = connection.execute(query).all()
-    as_of = np.array([row.as_of for row in rows], dtype=np.int64)
-    listed = np.array([NEVER if row.listed is None else row.listed for row in rows], dtype=np.int64)
-    seq = np.array([row.seq for row in rows], dtype=np.int64)
-    bounds = np.array([row.to or "~" for row in rows], dtype="U36")
-    to = np.searchsorted(ids.astype("U36"), bounds, side="right") if len(ids) else np.zeros(len(rows), dtype=int)
-    if not len(rows):
+    return table_of(db, connection, query)
+
+
+def _runs(chunks: pa.Table, ids: Any) -> Runs:
+    as_of, listed, seq = (chunks[name].to_numpy() for name in ("as_of", "listed", "seq"))
+    to = np.searchsorted(ids, chunks["to"].to_numpy().astype("U36"), side="right")
+    if not len(seq):
         return Runs(as_of, as_of, listed, seq, np.empty(0, dtype=int), seq, to)
     # A run ends where another slot's begins, or where an operator began it again.
     begins = (np.diff(as_of, prepend=0) != 0) | (np.diff(listed, prepend=0) != 0)
     begins[0] = True
     first = np.flatnonzero(begins)
-    last = np.append(first[1:], len(rows)) - 1
+    last = np.append(first[1:], len(seq)) - 1
     as_of = as_of[first]
     return Runs(as_of, np.maximum.accumulate(as_of), listed[first], seq[last], first, seq, to)

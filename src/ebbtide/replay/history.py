@@ -14,10 +14,9 @@ from ebbtide.decay.columns import NONE
 from ebbtide.model.state import GROUPS, MemoryState
 from ebbtide.model.words import OpType, StreamType, TombstoneReason
 from ebbtide.project.scope import Scope
+from ebbtide.replay.columns import table_of
 from ebbtide.store.database import Database
 from ebbtide.store.tables import event_log, memory_objects, memory_state
-
-BATCH = 100_000
 
 RULED = "RULED_TOMBSTONE"
 """A tombstone that a ttl's rule wrote without erasing: no fact, but recomputed."""
@@ -87,7 +86,7 @@ class History:
 def read(db: Database, connection: Connection, scope: Scope) -> History:
     """Reads the facts and states of a range of objects."""
     ids, refs, live = read_states(db, connection, scope)
-    known = _table(db, connection, _facts(db, scope))
+    known = table_of(db, connection, _facts(db, scope))
     place = np.searchsorted(ids.astype(str), _words(known, "stream_id").astype(str)) if len(ids) else np.empty(0, int)
     return History(
         ids=ids,
@@ -105,17 +104,10 @@ def read_states(db: Database, connection: Connection, scope: Scope, *which: Any)
 
     What no recomputation needs is left out of the states.
     """
-    states = _table(db, connection, _states(scope).where(*which))
+    states = table_of(db, connection, _states(scope).where(*which))
     made: dict[str, Any] = dict.fromkeys(f.name for f in fields(MemoryState))
     live: Any = MemoryState(**made | {name: _column(states, name) for name in states.column_names})
     return _words(states, "object_id"), _words(states, "ref"), live
-
-
-def _table(db: Database, connection: Connection, query: Select[Any]) -> pa.Table:
-    batches = list(db.arrow(connection, query, BATCH))
-    if batches:
-        return pa.Table.from_batches(batches)
-    return pa.table({column.name: pa.array([], pa.string()) for column in query.selected_columns})
 
 
 def _words(table: pa.Table, name: str) -> Any:

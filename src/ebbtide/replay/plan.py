@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,12 +24,13 @@ from ebbtide.decay.segment import Terms
 from ebbtide.log.head import Head
 from ebbtide.model import instant
 from ebbtide.model.errors import BadInput, NotFound
+from ebbtide.model.identity import id_of_namespace
 from ebbtide.model.state import GROUPS
-from ebbtide.model.words import OpType, Rule, StreamType, Task
+from ebbtide.model.words import OpType, StreamType
 from ebbtide.policy.document import Policy, split_name
 from ebbtide.project.scope import Scope
 from ebbtide.project.shelf import Shelf
-from ebbtide.replay.executed import Runs, runs_of
+from ebbtide.replay.executed import runs_of
 from ebbtide.replay.history import History, read
 from ebbtide.replay.recompute import Correction, Recomputation, Recomputed
 from ebbtide.store.database import Database
@@ -99,9 +99,8 @@ class Plan:
 
     def by_transition(self) -> dict[str, int]:
         """How many objects go from which state to which."""
-        pairs = zip(self.rows["from_state"].to_pylist(), self.rows["lifecycle_state"].to_pylist(), strict=True)
-        counts = Counter(f"{old}→{new}" for old, new in pairs)
-        return dict(sorted(counts.items()))
+        counted = self.rows.group_by(["from_state", "lifecycle_state"]).aggregate([([], "count_all")]).to_pylist()
+        return dict(sorted((f"{one['from_state']}→{one['lifecycle_state']}", one["count_all"]) for one in counted))
 
     def largest(self, number: int = 10) -> list[Change]:
         """The objects whose salience changes most."""
@@ -127,10 +126,23 @@ class Plan:
     def digest(self) -> str:
         """SHA-256 (hex) over what the plan would change: two plans of the same changes have the same."""
         found = hashlib.sha256(f"{self.asked.replaced}\x1f{self.asked.by.digest()}\x1f{self.asked.begins}".encode())
-        kept = self.rows.select(["namespace_id", "object_id", "lifecycle_state", *CORRECTED])
-        for batch in kept.combine_chunks().to_batches():
-            found.update("\n".join(map(str, batch.to_pylist())).encode())
+        for name in ("namespace_id", "object_id", "lifecycle_state", *CORRECTED):
+            for part in _bytes_of(self.rows[name]):
+                found.update(part)
         return found.hexdigest()
+
+
+def _bytes_of(column: pa.ChunkedArray) -> Iterator[bytes]:
+    """A column as bytes, alike however it is parted: which are null, then the values; of texts the lengths first."""
+    known = pa.concat_arrays([*column.chunks, pa.array([], column.type)])
+    yield np.packbits(known.is_null().to_numpy(zero_copy_only=False)).tobytes()
+    if pa.types.is_string(column.type):
+        # Made anew by `fill_null`, so that the buffer holds nothing else.
+        words = pc.binary_join_element_wise(known.fill_null(""), "", "")
+        yield pc.binary_length(words).to_numpy().tobytes()
+        yield words.buffers()[2].to_pybytes() if len(words) else b""
+    else:
+        yield known.fill_null(pa.scalar(0).cast(column.type)).to_numpy(zero_copy_only=False).tobytes()
 
 
 SCHEMA = pa.schema(
@@ -189,7 +201,9 @@ class Planner:
         log = event_log.c
         e = self._db.fence(
             select(log.seq, self._db.json(log.payload).label("said")).where(
-                log.namespace_id == namespace, log.op_type == OpType.POLICY_CORRECTED.value
+                log.namespace_id == namespace,
+                log.stream_id == id_of_namespace(namespace),
+                log.op_type == OpType.POLICY_CORRECTED.value,
             )
         ).c
         names = ("replaced", "by", "begins")
@@ -235,11 +249,7 @@ class Planner:
             after = to
 
     def _recompute(self, history: History, namespace: str, corrections: list[Correction], asked: Asked) -> Recomputed:
-        given = (self._db, self._connection, namespace)
-        runs: dict[Task | Rule, Runs] = {
-            task: runs_of(*given, task, history.ids) for task in (Task.LIFECYCLE, Task.RETENTION)
-        }
-        runs[Rule.WARNING] = runs_of(*given, Task.LIFECYCLE, history.ids, held=True)
+        runs = runs_of(self._db, self._connection, namespace, history.ids)
         new = Terms.of(asked.by)
 
         def terms(name: str) -> Terms:

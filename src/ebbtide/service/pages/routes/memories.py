@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from ebbtide.access.rights import Right
 from ebbtide.memory.find import Filter
-from ebbtide.memory.read import LogEntry, Memory
+from ebbtide.memory.read import Memory
 from ebbtide.model.errors import NotFound
-from ebbtide.model.words import DecayProfile, EpistemicType, LifecycleState, ObjectType, OpType
+from ebbtide.model.words import DecayProfile, EpistemicType, LifecycleState, ObjectType
 from ebbtide.service.pages import pictures
 from ebbtide.service.pages.visit import Answer, Page, Pages, Visit
 
@@ -63,16 +63,18 @@ def add(pages: Pages) -> None:
     def memory(visit: Visit, memory_id: str) -> Answer:
         wanted = _id(memory_id)
         found = visit.ebb.explain(wanted, namespace=visit.namespace)
-        entries = visit.ebb.history(wanted, namespace=visit.namespace)
         everything = visit.asked("entries") == "all"
-        newest = [one for one in reversed(entries) if everything or not _plain(one)]
-        shown = newest if everything else newest[:ENTRIES]
+        if everything:
+            shown = visit.ebb.history(wanted, namespace=visit.namespace)[::-1]
+            total = len(shown)
+        else:
+            shown, total = visit.ebb.recent(wanted, namespace=visit.namespace, limit=ENTRIES)
         context = {
             "told": found,
             "memory": found.memory,
             "curve": pictures.curve(found),
             "entries": shown,
-            "hidden": len(entries) - len(shown),
+            "hidden": total - len(shown),
             "everything": everything,
             "summary": _briefly(found.summary, found.memory),
         }
@@ -140,11 +142,6 @@ def _named(visit: Visit, text: str) -> Memory | None:
         return visit.ebb.memory(text, namespace=visit.namespace)
     except NotFound:
         return None
-
-
-def _plain(entry: LogEntry) -> bool:
-    """Whether an entry is a pass's alone: a score that time took, and nothing else."""
-    return entry.op_type == OpType.DECAY_APPLIED and not entry.payload
 
 
 def _briefly(summary: str, memory: Memory) -> str:
