@@ -149,8 +149,9 @@ class Door:
             for row in self._connection.execute(self._built("brought", _brought_alike), given):
                 self._alike[row.number].append((row.similarity, row.other))
 
-    def _built(self, name: str, build: Callable[[Database, Connection], Any]) -> Any:
-        return self._db.once(f"door {name}", lambda: build(self._db, self._connection))
+    def _built(self, name: str, build: Callable[..., Any]) -> Any:
+        roughly = self._db.compares_roughly(self._connection)
+        return self._db.once(f"door {name} {roughly}", lambda: build(self._db, roughly=roughly))
 
     def _fits(self, embedding: Embedding) -> bool:
         return self._dimensions.get(embedding.model, len(embedding.numbers)) == len(embedding.numbers)
@@ -222,7 +223,7 @@ BROUGHT = temporary(
 """The different embeddings of a batch; the subject is empty where there is none."""
 
 
-def _stored_alike(db: Database, connection: Connection) -> Select[Any]:
+def _stored_alike(db: Database, *, roughly: bool) -> Select[Any]:
     """What is stored: ACTIVE memories, and ARCHIVED ones, which the batch may restore."""
     o, s, c, n = memory_objects.c, memory_state.c, contents.c, BROUGHT.c
     # Step by step: who is of the same kind, then their embeddings, and only then pairs. A planner left to itself
@@ -244,10 +245,10 @@ def _stored_alike(db: Database, connection: Connection) -> Select[Any]:
     pairs = select(n.number, stored.c.object_id).join_from(
         stored, BROUGHT, and_(n.number == stored.c.number, comparable(stored.c, n))
     )
-    return alike(db, connection, pairs, stored.c, n, _COSINE)
+    return alike(db, pairs, stored.c, n, _COSINE, roughly=roughly)
 
 
-def _brought_alike(db: Database, connection: Connection) -> CompoundSelect[Any]:
+def _brought_alike(db: Database, *, roughly: bool) -> CompoundSelect[Any]:
     n, other = BROUGHT.c, BROUGHT.alias("other").c
     pairs = select(n.number, other.number.label("other")).where(
         n.object_type == other.object_type,
@@ -255,7 +256,7 @@ def _brought_alike(db: Database, connection: Connection) -> CompoundSelect[Any]:
         comparable(n, other),
         n.number < other.number,
     )
-    found = alike(db, connection, pairs, n, other, _COSINE).subquery().c
+    found = alike(db, pairs, n, other, _COSINE, roughly=roughly).subquery().c
     return union_all(
         select(found.number, found.other, found.similarity),
         select(found.other.label("number"), found.number.label("other"), found.similarity),

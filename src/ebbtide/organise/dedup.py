@@ -102,7 +102,8 @@ def dedup(
     """Merges those of a chunk that make room as of a slot's start; with the last chunk also entities; the counts."""
     if scope.objects:
         given = scope.parameters() | {AS_OF.key: as_of, _COSINE.key: policy.params.dedup.cosine}
-        search: _Search = db.once("dedup search", partial(_search, db, connection))
+        roughly = db.compares_roughly(connection)
+        search: _Search = db.once(f"dedup search {roughly}", lambda: _search(db, roughly=roughly))
         if search.run(connection, given):
             merge: _Merge = db.once("dedup merge", partial(_merge, db))
             for strategy in Resolution:
@@ -203,7 +204,7 @@ class _Search:
         return connection.execute(self.merges, given, execution_options=counted).rowcount
 
 
-def _search(db: Database, connection: Connection) -> _Search:
+def _search(db: Database, *, roughly: bool) -> _Search:
     same = _pair(_YOUNGER, _OLDER, Resolution.SAME_CONTENT, None).where(_YOUNGER.digest == _OLDER.digest)
     content, old = contents.c, contents.alias("old_content").c
     both = (
@@ -220,7 +221,7 @@ def _search(db: Database, connection: Connection) -> _Search:
     pairs = select(young.younger, young.older, young.strategy).where(
         old.namespace_id == NAMESPACE, old.seq == young.old_seq
     )
-    similar = alike(db, connection, pairs, young, old, _COSINE)
+    similar = alike(db, pairs, young, old, _COSINE, roughly=roughly)
     younger = select(LEFT.c.younger)
     stays = LEFT.c.older.notin_(younger)
     gone = select(GONE.c.younger)

@@ -216,9 +216,14 @@ class Database(ABC):
     def cosine(self, a: ColumnElement[Any], b: ColumnElement[Any]) -> ColumnElement[float]:
         """The cosine of two arrays of as many doubles, neither all zeros; the last bits are the database's own."""
 
-    def near(self, connection: Connection, a: Any, b: Any, cosine: Any) -> ColumnElement[bool]:
+    def compares_roughly(self, connection: Connection) -> bool:
+        """Whether there is a quick test of two embeddings, `near`."""
+        del connection
+        return False
+
+    def near(self, a: Any, b: Any, cosine: Any) -> ColumnElement[bool]:
         """A quick test that every pair passes whose cosine is at least the given one: true where there is none."""
-        del connection, a, b, cosine
+        del a, b, cosine
         return literal(True)
 
     @abstractmethod

@@ -234,10 +234,11 @@ class PostgreSQL(Database):
         lengths = func.sqrt(total(x * x), type_=Double) * func.sqrt(total(y * y), type_=Double)
         return select(total(x * y) / lengths).select_from(pair).correlate_except(pair).scalar_subquery()
 
-    def near(self, connection: Connection, a: Any, b: Any, cosine: Any) -> ColumnElement[bool]:
+    def compares_roughly(self, connection: Connection) -> bool:
+        return bool(connection.execute(text("SELECT to_regtype('vector') IS NOT NULL")).scalar_one())
+
+    def near(self, a: Any, b: Any, cosine: Any) -> ColumnElement[bool]:
         # pgvector computes in single precision, far quicker: too roughly to decide, well enough to leave out.
-        if not connection.execute(text("SELECT to_regtype('vector') IS NOT NULL")).scalar_one():
-            return literal(True)
         distance = cast(a, _Vector).op("<=>", return_type=Double)(cast(b, _Vector))
         found: ColumnElement[bool] = 1 - distance >= cosine - literal(ROUGHLY, Double)
         return found

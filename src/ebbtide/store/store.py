@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 from alembic import command
 from alembic.config import Config
@@ -86,8 +87,7 @@ class Store:
         self._current = True
 
     def _refuse_newer(self, current: str | None) -> None:
-        known = {script.revision for script in self._scripts().walk_revisions()}
-        if current is not None and current not in known:
+        if current is not None and current not in _revisions()[1]:
             raise StoreUnavailable(
                 f"the store is at migration {current}, which a newer Ebbtide made; this one knows up to "
                 f"{self.head_revision()}: upgrade it"
@@ -108,16 +108,14 @@ class Store:
         with _migrating:
             before = self._revision(connection)
             self._refuse_newer(before)
-            config = self._config()
+            config = _config()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
         return before, self.head_revision()
 
     def head_revision(self) -> str:
         """The revision that this version of Ebbtide needs."""
-        head = self._scripts().get_current_head()
-        assert head is not None, "the wheel carries its migrations"
-        return head
+        return _revisions()[0]
 
     def revision(self) -> str | None:
         """The revision the store is at; None before the first migration."""
@@ -136,12 +134,18 @@ class Store:
     def _revision(connection: Connection) -> str | None:
         return MigrationContext.configure(connection).get_current_revision()
 
-    def _scripts(self) -> ScriptDirectory:
-        return ScriptDirectory.from_config(self._config())
 
-    @staticmethod
-    def _config() -> Config:
-        config = Config()
-        config.set_main_option("script_location", str(shipped("migrations")))
-        config.set_main_option("path_separator", "os")
-        return config
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(shipped("migrations")))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+@cache
+def _revisions() -> tuple[str, frozenset[str]]:
+    """The revision that this version of Ebbtide needs, and all that it knows: what it comes with does not change."""
+    scripts = ScriptDirectory.from_config(_config())
+    head = scripts.get_current_head()
+    assert head is not None, "the wheel carries its migrations"
+    return head, frozenset(script.revision for script in scripts.walk_revisions())
