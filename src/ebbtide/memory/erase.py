@@ -12,19 +12,38 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from typing import Any, Self
 from uuid import UUID
 
 from pydantic import BaseModel
 from pydantic_core import to_json
-from sqlalchemy import ColumnElement, Connection, Text, and_, case, exists, func, literal, or_, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Delete,
+    Row,
+    Select,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+)
 
 from ebbtide.log.head import lock
 from ebbtide.model import instant
 from ebbtide.model.errors import NotFound, Refused
 from ebbtide.model.words import Expiry, OpType, Resolution, StreamType, TombstoneReason
 from ebbtide.project import tombstone
-from ebbtide.project.passes import NAMESPACE, Actor, Chunk
+from ebbtide.project.passes import NAMESPACE, Actor, Chunk, Staged, empty, temporary
 from ebbtide.project.summaries import SINCE, made_from_erased
 from ebbtide.project.tombstone import Verdict
 from ebbtide.store.database import SQL, Database
@@ -51,6 +70,17 @@ class Erased(BaseModel):
     seq: int
     content_hash: str
     nonce: str
+
+    @classmethod
+    def of(cls, row: Row[Any]) -> Self:
+        """One content from its row."""
+        return cls(
+            target_id=row.target_id,
+            target_type=row.target_type,
+            seq=row.seq,
+            content_hash=bytes(row.content_hash).hex(),
+            nonce=bytes(row.nonce).hex(),
+        )
 
 
 class Receipt(BaseModel):
@@ -88,6 +118,14 @@ STILL_HOLDING = [
 ]
 
 
+class _By(StrEnum):
+    """How an erasure is told what goes."""
+
+    OBJECTS = "objects"
+    SUBJECT = "subject"
+    EVERYTHING = "everything"
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """What is to be erased: objects, or all of a subject, or, with neither, all of the namespace."""
@@ -96,19 +134,98 @@ class Target:
     objects: tuple[UUID, ...] = ()
     subject: str | None = None
 
-    def of_objects(self, db: Database) -> ColumnElement[bool]:
-        """Which objects are meant, over `memory_state` joined with `memory_objects`."""
-        mine = and_(memory_state.c.namespace_id == self.namespace, memory_state.c.erased_at.is_(None))
+    @property
+    def by(self) -> _By:
         if self.objects:
-            return and_(mine, db.among(memory_state.c.object_id, self.objects))
-        return mine if self.subject is None else and_(mine, memory_objects.c.subject == self.subject)
+            return _By.OBJECTS
+        return _By.EVERYTHING if self.subject is None else _By.SUBJECT
 
-    def of_events(self) -> ColumnElement[bool]:
-        """Which events are meant themselves, whatever they are evidence of."""
-        mine = and_(event_state.c.namespace_id == self.namespace, event_state.c.erased_at.is_(None))
-        if self.objects:
-            return and_(mine, literal(False))
-        return mine if self.subject is None else and_(mine, event_state.c.subject == self.subject)
+
+_SUBJECT: BindParameter[str] = bindparam("erase_subject", type_=Text)
+_POLICY: BindParameter[str] = bindparam("erase_policy", type_=Text)
+_MEANT = temporary("erase_meant", select(memory_objects.c.object_id).subquery())
+"""The objects that are named, and those that were merged into them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Statements:
+    """The statements of an erasure, in the order in which they run; built once for each way to say what goes."""
+
+    held: Select[Any]
+    objects: Staged
+    events: Staged
+    held_summaries: Select[Any]
+    summaries: Staged
+    items: Select[Any]
+    contents: Delete
+
+    @classmethod
+    def of(cls, db: Database, by: _By) -> _Statements:
+        of_memory = Verdict(
+            at=SQL.greatest(memory_state.c.fact_at, tombstone.EVALUATED_AT),
+            action=literal(Expiry.ERASE.value, Text),
+            policy_ref=_POLICY,
+        )
+        of_event = replace(of_memory, at=SQL.greatest(event_state.c.effective_at, tombstone.EVALUATED_AT))
+        objects, events = _meant(memory_state, by), or_(_meant(event_state, by), _unused())
+        gone = tombstone.of_erased(db, subject=_SUBJECT if by == _By.SUBJECT else None, everything=by == _By.EVERYTHING)
+        return cls(
+            held=_held(objects),
+            objects=tombstone.objects(db, f"erased_{by}_objects", objects, of_memory),
+            events=tombstone.events(db, f"erased_{by}_events", events, of_event),
+            held_summaries=_held(made_from_erased()),
+            summaries=tombstone.objects(db, f"erased_{by}_summaries", made_from_erased(), of_memory),
+            items=_items(gone),
+            contents=delete(contents).where(gone),
+        )
+
+
+def _meant(table: Table, by: _By) -> ColumnElement[bool]:
+    """Which objects, over `memory_state` joined with `memory_objects`, or which events are meant themselves."""
+    mine = and_(table.c.namespace_id == NAMESPACE, table.c.erased_at.is_(None))
+    if by == _By.EVERYTHING:
+        return mine
+    if by == _By.SUBJECT:
+        return and_(mine, (memory_objects if table is memory_state else table).c.subject == _SUBJECT)
+    # Events are meant by what they are evidence of alone.
+    named = table.c.object_id.in_(select(_MEANT.c.object_id)) if table is memory_state else literal(False)
+    return and_(mine, named)
+
+
+def _unused() -> ColumnElement[bool]:
+    return and_(event_state.c.namespace_id == NAMESPACE, event_state.c.erased_at.is_(None), tombstone.serves_no_other())
+
+
+def _held(which: ColumnElement[bool]) -> Select[Any]:
+    o, s = memory_objects.c, memory_state.c
+    return (
+        select(o.ref, o.object_id)
+        .join_from(memory_objects, memory_state, and_(o.namespace_id == s.namespace_id, o.object_id == s.object_id))
+        .where(which, s.held)
+        .order_by(o.object_id)
+    )
+
+
+def _items(which: ColumnElement[bool]) -> Select[Any]:
+    """Hash and nonce of every content that goes, by what it is of."""
+    log, e = event_log.c, event_state.c
+    return (
+        select(
+            log.seq,
+            log.content_hash,
+            contents.c.nonce,
+            func.coalesce(e.event_id, log.stream_id).label("target_id"),
+            case(
+                (e.event_id.isnot(None), "event"),
+                (log.stream_type == StreamType.OBJECT.value, "memory_object"),
+                else_="namespace",
+            ).label("target_type"),
+        )
+        .join_from(contents, event_log, and_(log.namespace_id == contents.c.namespace_id, log.seq == contents.c.seq))
+        .outerjoin(event_state, and_(e.namespace_id == log.namespace_id, e.seq == log.seq))
+        .where(which)
+        .order_by(log.seq)
+    )
 
 
 @dataclass
@@ -126,34 +243,27 @@ class Erasure:
             raise NotFound(f"there is no namespace {target.namespace!r}", field="namespace")
         self._refuse_unknown(target)
         target = replace(target, objects=self._with_merged(target))
-        self._refuse_held(target.of_objects(self.db))
         now = max(self.clock(), head.last_recorded_at)
         chunk = Chunk(self.db, self.connection, head, now=now, actor=actor)
         first = head.last_seq + 1
-        given = {NAMESPACE.key: target.namespace} | tombstone.parameters(reason, now, instant.iso(now))
-        of_memory = Verdict(
-            at=SQL.greatest(memory_state.c.fact_at, now),
-            action=literal(Expiry.ERASE.value, Text),
-            policy_ref=literal(f"{head.policy_id}@{head.policy_version}", Text),
-        )
-        which = target.of_objects(self.db)
-        objects = chunk.write(tombstone.objects(self.db, "erased_objects", which, of_memory), given)
-        of_event = replace(of_memory, at=SQL.greatest(event_state.c.effective_at, now))
-        unused = and_(
-            event_state.c.namespace_id == target.namespace,
-            event_state.c.erased_at.is_(None),
-            tombstone.serves_no_other(),
-        )
-        which = or_(target.of_events(), unused)
-        events = chunk.write(tombstone.events(self.db, "erased_events", which, of_event), given)
-        summaries = self._erase_summaries(chunk, of_memory, given | {SINCE.key: first})
+        given = tombstone.parameters(reason, now, instant.iso(now)) | {
+            NAMESPACE.key: target.namespace,
+            SINCE.key: first,
+            _SUBJECT.key: target.subject,
+            _POLICY.key: f"{head.policy_id}@{head.policy_version}",
+        }
+        statements: _Statements = self.db.once(f"erase {target.by}", lambda: _Statements.of(self.db, target.by))
+        empty(self.connection, _MEANT)
+        self.db.bulk_insert(self.connection, _MEANT, [{"object_id": one} for one in target.objects])
+        self._refuse_held(statements.held, given)
+        objects = chunk.write(statements.objects, given)
+        events = chunk.write(statements.events, given)
+        summaries = self._erase_summaries(chunk, statements, given)
         if not chunk.entries:
             raise NotFound("there is nothing left to erase: it is erased already", field="object")
         written = self._written(target.namespace, first)
-        everything = not target.objects and target.subject is None
-        which = tombstone.of_erased(self.db, subject=target.subject, everything=everything)
-        items = self._items(target.namespace, which)
-        gone = tombstone.erase_contents(self.connection, target.namespace, which)
+        items = [Erased.of(row) for row in self.connection.execute(statements.items, given)]
+        gone = self.connection.execute(statements.contents, given, execution_options={"preserve_rowcount": True})
         moved = chunk.close()
         return Receipt(
             namespace_id=target.namespace,
@@ -162,7 +272,7 @@ class Erasure:
             summaries=summaries,
             reason=reason,
             created_at=instant.to_datetime(now),
-            erased=Counts(objects=objects + len(summaries), events=events, contents=gone),
+            erased=Counts(objects=objects + len(summaries), events=events, contents=gone.rowcount),
             kept=self._kept(target.namespace),
             tombstones=written,
             items=items,
@@ -182,14 +292,12 @@ class Erasure:
             if wanted not in there:
                 raise NotFound(f"there is no memory {wanted} in namespace {target.namespace!r}", field="object")
 
-    def _erase_summaries(self, chunk: Chunk, verdict: Verdict, given: Mapping[str, Any]) -> list[UUID]:
+    def _erase_summaries(self, chunk: Chunk, statements: _Statements, given: Mapping[str, Any]) -> list[UUID]:
         """Erases the summaries made from what the transaction has erased so far; a held one refuses it all."""
-        which = made_from_erased()
-        self._refuse_held(which, given)
-        statements = tombstone.objects(self.db, "erased_summaries", which, verdict)
-        if not chunk.write(statements, given):
+        self._refuse_held(statements.held_summaries, given)
+        if not chunk.write(statements.summaries, given):
             return []
-        written = statements.table.c.object_id
+        written = statements.summaries.table.c.object_id
         return list(self.connection.execute(select(written).order_by(written)).scalars())
 
     def _with_merged(self, target: Target) -> tuple[UUID, ...]:
@@ -213,21 +321,8 @@ class Erasure:
             found |= wanted
         return tuple(found)
 
-    def _refuse_held(self, which: ColumnElement[bool], given: Mapping[str, Any] | None = None) -> None:
-        query = (
-            select(memory_objects.c.ref, memory_objects.c.object_id)
-            .join_from(
-                memory_objects,
-                memory_state,
-                and_(
-                    memory_objects.c.namespace_id == memory_state.c.namespace_id,
-                    memory_objects.c.object_id == memory_state.c.object_id,
-                ),
-            )
-            .where(which, memory_state.c.held)
-            .order_by(memory_objects.c.object_id)
-        )
-        held = [row.ref or str(row.object_id) for row in self.connection.execute(query, given or {})]
+    def _refuse_held(self, query: Select[Any], given: Mapping[str, Any]) -> None:
+        held = [row.ref or str(row.object_id) for row in self.connection.execute(query, given)]
         if held:
             named = ", ".join(held[:5]) + (f" and {len(held) - 5} more" if len(held) > 5 else "")
             raise Refused(
@@ -240,39 +335,6 @@ class Erasure:
             log.namespace_id == namespace, log.seq >= first, log.op_type == OpType.TOMBSTONE.value
         )
         return list(self.connection.execute(query.order_by(log.seq)).scalars())
-
-    def _items(self, namespace: str, which: ColumnElement[bool]) -> list[Erased]:
-        """Hash and nonce of every content that goes, by what it is of."""
-        log, e = event_log.c, event_state.c
-        query = (
-            select(
-                log.seq,
-                log.content_hash,
-                contents.c.nonce,
-                func.coalesce(e.event_id, log.stream_id).label("target_id"),
-                case(
-                    (e.event_id.isnot(None), "event"),
-                    (log.stream_type == StreamType.OBJECT.value, "memory_object"),
-                    else_="namespace",
-                ).label("target_type"),
-            )
-            .join_from(
-                contents, event_log, and_(log.namespace_id == contents.c.namespace_id, log.seq == contents.c.seq)
-            )
-            .outerjoin(event_state, and_(e.namespace_id == log.namespace_id, e.seq == log.seq))
-            .where(which)
-            .order_by(log.seq)
-        )
-        return [
-            Erased(
-                target_id=row.target_id,
-                target_type=row.target_type,
-                seq=row.seq,
-                content_hash=bytes(row.content_hash).hex(),
-                nonce=bytes(row.nonce).hex(),
-            )
-            for row in self.connection.execute(query, {NAMESPACE.key: namespace})
-        ]
 
     def _kept(self, namespace: str) -> Counts:
         def left(table: Any, *conditions: Any) -> int:

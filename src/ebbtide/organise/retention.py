@@ -10,7 +10,18 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from sqlalchemy import BindParameter, ColumnElement, Connection, Text, and_, bindparam, case, literal, or_, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Text,
+    and_,
+    bindparam,
+    case,
+    literal,
+    or_,
+    select,
+)
 
 from ebbtide.decay import facts
 from ebbtide.model import instant
@@ -75,7 +86,7 @@ def retention(
         given |= {_POLICY_REF.key: policy.name, SINCE.key: chunk.head.last_seq + 1}
         expired += chunk.write(db.once("expired evidence", partial(_unused_evidence, db)), given)
         expired += chunk.write(db.once("expired summaries", partial(_summaries, db)), given)
-        tombstone.erase_contents(connection, chunk.namespace, tombstone.of_erased(db))
+        tombstone.erase_contents(db, connection, chunk.namespace)
     return {"examined": scope.objects, "expired": expired}
 
 

@@ -27,7 +27,7 @@ from ebbtide.policy.document import Policy
 from ebbtide.project.passes import NAMESPACE
 from ebbtide.project.rebuild import compare, fill, mend
 from ebbtide.project.shelf import STORE_WIDE, Shelf
-from ebbtide.project.tombstone import erase_contents, of_erased
+from ebbtide.project.tombstone import erase_contents
 from ebbtide.store.database import Database
 from ebbtide.store.tables import batches, contents, event_log, namespaces, refusals
 
@@ -110,8 +110,8 @@ class Import:
         fill(self.db, self.connection, new)
         for name in known:
             mend(self.connection, compare(self.db, self.connection, name), name)
-        done.erased += sum(erase_contents(self.connection, name, of_erased(self.db)) for name in known)
-        done.contents -= sum(erase_contents(self.connection, name, of_erased(self.db)) for name in new)
+        done.erased += sum(erase_contents(self.db, self.connection, name) for name in known)
+        done.contents -= sum(erase_contents(self.db, self.connection, name) for name in new)
         return done
 
     def _check(self) -> None:

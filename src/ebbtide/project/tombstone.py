@@ -243,7 +243,7 @@ def serves_no_other() -> ColumnElement[bool]:
     return and_(exists(users), ~exists(users.where(s.erased_at.is_(None))))
 
 
-def of_erased(db: Database, *, subject: str | None = None, everything: bool = False) -> ColumnElement[bool]:
+def of_erased(db: Database, *, subject: Any = None, everything: bool = False) -> ColumnElement[bool]:
     """Which contents, by `contents`, are of erased objects and events of the pass's namespace.
 
     That is every content of every entry in an erased object's stream, each erased event's, what was written of an
@@ -280,8 +280,8 @@ def of_erased(db: Database, *, subject: str | None = None, everything: bool = Fa
     return and_(mine, contents.c.seq.in_(union(*gone)))
 
 
-def erase_contents(connection: Connection, namespace: str, which: ColumnElement[bool]) -> int:
-    """Deletes what callers wrote of what is erased, as `of_erased` says, in the caller's transaction; the rows."""
-    statement = delete(contents).where(which)
+def erase_contents(db: Database, connection: Connection, namespace: str) -> int:
+    """Deletes what callers wrote of what is erased in a namespace, in the caller's transaction; the rows."""
+    statement = db.once("contents of what is erased", lambda: delete(contents).where(of_erased(db)))
     done = connection.execute(statement, {NAMESPACE.key: namespace}, execution_options={"preserve_rowcount": True})
     return int(done.rowcount)

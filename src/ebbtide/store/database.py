@@ -126,11 +126,16 @@ class Database(ABC):
     schema: ClassVar[str]
     """The schema that the tables are in."""
 
-    def __init__(self) -> None:
-        self._built: dict[str, Any] = {}
+    _built: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls) -> None:
+        cls._built = {}
 
     def once(self, name: str, build: Callable[[], Any]) -> Any:
-        """Something built once for this database, usually statements, whose building costs more than their running."""
+        """Something built once for this kind of database, whichever the store: usually statements.
+
+        To build them costs more than to run them. They hang on what `name` says, and on nothing else.
+        """
         if name not in self._built:
             self._built[name] = build()
         return self._built[name]

@@ -112,7 +112,6 @@ class DuckDB(Database):
     schema = "main"
 
     def __init__(self, url: URL, *, wait: float) -> None:
-        super().__init__()
         self._path = str(Path(url.database or ":memory:").resolve())
         self._wait = wait
         self._engine = create_engine(

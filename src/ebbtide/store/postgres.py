@@ -81,7 +81,6 @@ class PostgreSQL(Database):
     schema = "public"
 
     def __init__(self, url: URL, *, wait: float) -> None:
-        super().__init__()
         self._where = f"{url.host or 'local socket'}/{url.database}"
         self._engine = create_engine(
             url,
