@@ -20,7 +20,7 @@ from sqlalchemy.engine import URL
 
 from ebbtide import Ebbtide
 from ebbtide.model import instant
-from tests import citus
+from tests import citus, compiled
 from tests.files import copy_store
 
 CITUS = os.environ.get("EBB_TEST_CITUS_URL")
@@ -51,6 +51,13 @@ def counted_entropy() -> object:
     """Bytes that differ at every call and repeat from run to run."""
     numbers = count(1)
     return lambda size: next(numbers).to_bytes(size, "big")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        compiled.share(patch)
+        yield
 
 
 @pytest.fixture(scope="session")
