@@ -22,11 +22,11 @@ from sqlalchemy import (
     ScalarSelect,
     Select,
     Text,
-    bindparam,
     column,
     func,
     insert,
     select,
+    true,
     update,
     values,
 )
@@ -235,23 +235,29 @@ class Organiser:
 
     def ledger(self, namespace: str) -> Ledger:
         """What was run in a namespace so far."""
+        found = self.ledgers([namespace]).get(namespace)
+        if found is None:
+            raise NotFound(f"there is no namespace {namespace!r}", field="namespace")
+        return found
+
+    def ledgers(self, names: Sequence[str]) -> dict[str, Ledger]:
+        """The same of several namespaces, in two queries however many: most wake-ups find nothing to do in most."""
         with self.transaction():
-            head = self.connection.execute(
-                select(namespaces.c.policy_id, namespaces.c.policy_version, namespaces.c.began_at).where(
-                    namespaces.c.namespace_id == namespace
-                )
-            ).first()
-            if head is None:
-                raise NotFound(f"there is no namespace {namespace!r}", field="namespace")
-            policy = self._shelf.terms(namespace, head.policy_id, head.policy_version).policy
-            rows = self.connection.execute(self.db.once("newest slots", _newest_slots), {"name": namespace}).all()
-        return Ledger(
-            {task: policy.interval(task) for task in Task},
-            policy.scheduled(),
-            {Task(task): last for task, last, _ in rows if last is not None},
-            {Task(task): open_slot for task, _, open_slot in rows if open_slot is not None},
-            head.began_at,
-        )
+            policies = self._shelf.in_force(self.db, names)
+            slots = self.connection.execute(_newest_slots(self.db, names)).all()
+        began = {row.namespace_id: row.began_at for row in slots}
+        last = {(row.namespace_id, Task(row.task)): row.last for row in slots if row.last is not None}
+        unfinished = {(row.namespace_id, Task(row.task)): row.open for row in slots if row.open is not None}
+        return {
+            name: Ledger(
+                {task: terms.policy.interval(task) for task in Task},
+                terms.policy.scheduled(),
+                {task: last[name, task] for task in Task if (name, task) in last},
+                {task: unfinished[name, task] for task in Task if (name, task) in unfinished},
+                began[name],
+            )
+            for name, terms in policies.items()
+        }
 
     def run(self, namespace: str, task: Task, start: int) -> Run | None:
         """Runs a slot to its end; None where it was done before, or the organiser was told to stop."""
@@ -470,16 +476,26 @@ class Organiser:
         return self._shelf.terms(head.namespace_id, head.policy_id, head.policy_version).policy
 
 
-def _newest_slots() -> Select[Any]:
-    """Per task the newest slot and the newest unfinished one, each found by an index: it costs the same after years."""
+def _newest_slots(db: Database, names: Sequence[str]) -> Select[Any]:
+    """By namespace and task the newest slot and the newest unfinished one, by an index: as quick after years."""
     tasks = values(column("task", Text), name="tasks").data([(task.value,) for task in Task])
-    runs = organiser_runs.c
-    mine = runs.namespace_id == bindparam("name", type_=Text), runs.task == tasks.c.task
+    runs, n = organiser_runs.c, namespaces.c
+    mine = runs.namespace_id == n.namespace_id, runs.task == tasks.c.task
 
     def newest(*which: ColumnElement[bool]) -> ScalarSelect[int]:
-        return select(func.max(runs.slot)).where(*mine, *which).correlate(tasks).scalar_subquery()
+        return select(func.max(runs.slot)).where(*mine, *which).correlate(namespaces, tasks).scalar_subquery()
 
-    return select(tasks.c.task, newest(), newest(runs.finished_at.is_(None)))
+    return (
+        select(
+            n.namespace_id,
+            n.began_at,
+            tasks.c.task,
+            newest().label("last"),
+            newest(runs.finished_at.is_(None)).label("open"),
+        )
+        .select_from(namespaces.join(tasks, true()))
+        .where(db.among(n.namespace_id, names))
+    )
 
 
 def _moved_on(slot: Mapping[str, Any], scope: Scope, counts: Mapping[str, int]) -> Run:

@@ -39,7 +39,7 @@ def shared(organiser: Organiser, names: Iterable[str], due: Slots) -> list[Run]:
     for name in found.keys() & aside.keys():
         found[name].append(quarantined(aside[name]))
         organiser.told.ran(found[name][0], 0)
-    waiting = [name for name in found if name not in aside]
+    waiting = _with_something_due(organiser, [name for name in found if name not in aside], due)
     first = random.Random(organiser.holder).randrange(len(waiting) or 1)
     waiting = waiting[first:] + waiting[:first]
     for tries_left in reversed(range(TRIES)):
@@ -47,11 +47,27 @@ def shared(organiser: Organiser, names: Iterable[str], due: Slots) -> list[Run]:
     return [run for runs in found.values() for run in runs]
 
 
+def _with_something_due(organiser: Organiser, names: list[str], due: Slots) -> list[str]:
+    """The namespaces in which something is due; all where one cannot be read: each is then looked at by itself."""
+    try:
+        ledgers = organiser.ledgers(names)
+        return [name for name in names if name not in ledgers or due(ledgers[name])]
+    except FAILURES as error:
+        if _concerns_all(error):
+            raise
+        return names
+
+
+def _concerns_all(error: Exception) -> bool:
+    """Whether an error is no fault of a namespace: the store is out of reach."""
+    return isinstance(error, StoreUnavailable) or (isinstance(error, DBAPIError) and error.connection_invalidated)
+
+
 def _cared_for(organiser: Organiser, name: str, due: Slots, runs: list[Run], tries_left: int) -> bool:
     """Whether nothing is left to do in a namespace in this pass; what was run is added to `runs`."""
     slot: tuple[int, Task] | None = None
     try:
-        if organiser.stopped or not due(organiser.ledger(name)):
+        if organiser.stopped:
             return True
         taken = organiser.take(name, wait=not tries_left)
         if not isinstance(taken, Lease):
@@ -64,8 +80,8 @@ def _cared_for(organiser: Organiser, name: str, due: Slots, runs: list[Run], tri
     except Overtaken:
         organiser.lease = None
     except FAILURES as error:
-        if isinstance(error, StoreUnavailable) or (isinstance(error, DBAPIError) and error.connection_invalidated):
-            raise  # That is no fault of the namespace.
+        if _concerns_all(error):
+            raise
         if tries_left:
             organiser.give_back(well=False)
             return False
