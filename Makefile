@@ -26,7 +26,7 @@ soak: $(READY)
 	EBB_SOAK=1 $(BIN)/pytest -q -s tests/conformance/test_sharing.py tests/conformance/test_killed_at_random.py \
 		tests/conformance/test_lost_connections.py tests/cli/test_metrics.py tests/conformance/test_soak.py tests/service/test_openapi.py \
 		tests/conformance/test_crash.py tests/conformance/test_many_callers.py tests/conformance/test_late_facts.py \
-		tests/conformance/test_state_machine.py tests/test_anki.py
+		tests/conformance/test_state_machine.py tests/conformance/test_schedule_invariance.py tests/test_anki.py
 
 check: $(READY)
 	$(BIN)/ruff check .

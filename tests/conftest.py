@@ -20,6 +20,7 @@ from sqlalchemy.engine import URL
 
 from ebbtide import Ebbtide
 from ebbtide.model import instant
+from ebbtide.store import duckdb
 from tests import citus, compiled
 from tests.files import copy_store
 
@@ -57,6 +58,8 @@ def counted_entropy() -> object:
 def _compiled_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         compiled.share(patch)
+        # Threads of their own gain nothing with a few hundred rows, and two runs of tests share two cores.
+        patch.setitem(duckdb.CONFIG, "threads", "1")
         yield
 
 

@@ -79,7 +79,7 @@ def _number(line: dict[str, Any]) -> int:
 def test_both_databases_live_the_same_life(anki, make_url_for, clock):
     """12,580 reviews and 90 days more: entry by entry the same log, the same states and scores, bit for bit.
 
-    Those of every fourth card, and of all with `make soak`. Under the archivist forgotten cards are archived and come
+    Those of every tenth card, and of all with `make soak`. Under the archivist forgotten cards are archived and come
     back with their next review; none is deprecated, no line is refused, and the same file once more changes nothing.
     """
     chosen = [line for line in map(json.loads, anki.splitlines()) if _number(line) % EACH == 0]

@@ -21,8 +21,10 @@ KILLS = _size("KILLS", 3, 25)
 WEEKS = _size("WEEKS", 2, 12)
 SECONDS = _size("SECONDS", 4, 600)
 REQUESTS = _size("REQUESTS", 250, 1000)
-CARDS = _size("CARDS", 4, 1)
+CARDS = _size("CARDS", 10, 1)
 """Every how many-th flashcard is lived through."""
 SEEDS = _size("SEEDS", 1, 4)
-STATEMENTS = _size("STATEMENTS", 3, 1)
+STATEMENTS = _size("STATEMENTS", 5, 1)
 """After each how many-th of the statements a process is killed."""
+HISTORIES = _size("HISTORIES", 3, 30)
+"""So many histories are made up and lived through."""

@@ -288,7 +288,7 @@ PERSON = {"op": "ENTITY_CREATE", "namespace": NS, "entity_type": "PERSON"}
 def test_chunks_come_to_the_same(url, make_url_for, clock, size) -> None:
     found = []
     for where, chunk in ((url, size), (make_url_for("duckdb"), 50_000)):
-        with Ebbtide.open(where, clock=clock, chunk_size=chunk) as ebb:
+        with Ebbtide.open(where, clock=clock, chunk_size=chunk) as ebb, ebb.store.session():
             scene(ebb, clock)
             dedup(ebb, clock)
             found.append(places(check(ebb, NS)))

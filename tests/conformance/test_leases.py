@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 from ledger import check, entries_of
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, event, func, insert, select, update
 
 from ebbtide import Ebbtide
 from ebbtide.log.head import lock
 from ebbtide.model.instant import HOUR
 from ebbtide.model.words import Task
+from ebbtide.organise import sharing
 from ebbtide.organise.lease import Lease, Overtaken, Taken
+from ebbtide.organise.reports import Reports
 from ebbtide.store.tables import event_log, leases, policies
 
 BELIEF = {"op": "ASSERT", "object_type": "FACT", "epistemic_type": "HYPOTHETICAL", "source_type": "USER_STATED"}
@@ -166,3 +168,42 @@ def test_a_slot_that_fails_is_named_and_leaves_nothing_behind(ebb, clock) -> Non
     status = {t.task: t.last_status for t in ebb.status(namespace="a").tasks}
     assert (status["lifecycle"], status["retention"]) == ("quarantined", None)
     execute(ebb, delete(leases))
+
+
+def test_a_wake_up_with_nothing_due_asks_as_much_for_many_namespaces_as_for_one(ebb, clock) -> None:
+    asked: list[str] = []
+    event.listen(ebb.store.db.engine(), "after_cursor_execute", lambda *given: asked.append(given[2]))
+
+    def statements(*names: str) -> list[str]:
+        remember(ebb, *names)
+        ebb.organise()
+        asked.clear()
+        assert ebb.organise() == []
+        return [statement[:50] for statement in asked]
+
+    alone = statements("one")
+    assert statements(*(f"n{number}" for number in range(30))) == alone
+    assert len(alone) < 10
+
+
+def test_what_another_organiser_did_meanwhile_is_not_done_again(make_url_for, clock, monkeypatch) -> None:
+    """Namespaces are looked at in groups; what is in one that is to come may be done by others before."""
+    monkeypatch.setattr(sharing, "TOGETHER", 2)
+    url = make_url_for("postgresql")
+    with Ebbtide(url, clock=clock) as ebb, Ebbtide(url, clock=clock) as other:
+        names = [f"n{number}" for number in range(6)]
+        remember(ebb, *names)
+        clock.forward(days=30)
+        meanwhile: list[Any] = []
+
+        class Told(Reports):
+            def ran(self, run: Any, seconds: float) -> None:
+                if not meanwhile:
+                    meanwhile.extend(other.organise())
+
+        mine = ebb.organise(told=Told())
+        assert {run.namespace_id for run in mine} | {run.namespace_id for run in meanwhile} == set(names)
+        slots = Counter((run.namespace_id, run.task, run.as_of) for run in [*mine, *meanwhile])
+        assert set(slots.values()) == {1}
+        for name in names:
+            check(ebb, name)

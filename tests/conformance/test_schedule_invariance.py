@@ -14,6 +14,7 @@ from histories import BEGIN, History, histories, play
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from ledger import Ledger, by_stream, check, entries_of, live_states
+from sizes import HISTORIES
 
 from ebbtide import Ebbtide
 from ebbtide.model import instant
@@ -21,7 +22,7 @@ from ebbtide.model.entry import Entry
 
 DAY, WEEK = instant.DAY, 7 * instant.DAY
 FEW = settings(
-    max_examples=5,
+    max_examples=HISTORIES,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),

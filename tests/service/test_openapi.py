@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.service.serving import serving
 
-EXAMPLES = 60 if os.environ.get("EBB_SOAK") else 2
+EXAMPLES = 60 if os.environ.get("EBB_SOAK") else 1
 ALL = list(HealthCheck)
 SEED = int(os.environ.get("EBB_SEED", "1"))
 CHECKS = (
@@ -86,4 +86,4 @@ def test_no_request_that_the_document_allows_or_forbids_is_a_500(served):
                 for case in cases(operation, mode):
                     case.validate_response(case.call(headers=headers), checks=CHECKS)
                     tried += 1
-    assert tried > 150
+    assert tried > 100

@@ -24,6 +24,8 @@ from ebbtide.store.database import Confines, Database, Selection
 
 SECONDS = 60.0
 ROWS = 1_000
+EXAMPLE = "SELECT ref, to_state, rule, policy FROM lifecycle_transitions ORDER BY seq"
+"""A query as people ask it: what left, by which rule and policy version."""
 
 
 class Answer(BaseModel):

@@ -69,7 +69,7 @@ class LogCheck:
 
     def _first(self, name: str, build: Callable[[], Select[Any]], **given: Any) -> Any:
         """The one row of a statement that is built once."""
-        statement = self._db.once(f"verify {name}", build)
+        statement = self._db.once(f"verify {name} {links.RANGE}", build)
         return self._connection.execute(statement, {f"verify_{key}": value for key, value in given.items()}).first()
 
     def _batches(self, namespace: str) -> tuple[int, int, Bad | None]:

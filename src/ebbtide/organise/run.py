@@ -241,7 +241,7 @@ class Organiser:
         return found
 
     def ledgers(self, names: Sequence[str]) -> dict[str, Ledger]:
-        """The same of several namespaces, in two queries however many: most wake-ups find nothing to do in most."""
+        """The same of several namespaces by two queries: at most wake-ups there is nothing to do in most of them."""
         with self.transaction():
             policies = self._shelf.in_force(self.db, names)
             slots = self.connection.execute(_newest_slots(self.db, names)).all()

@@ -21,6 +21,9 @@ from ebbtide.organise.run import Ledger, Organiser, Run, run_id_of
 TRIES = 3
 """So often a namespace is tried in one pass."""
 
+TOGETHER = 100
+"""So many namespaces are looked at before any of them is run: others may have done the next ones meanwhile."""
+
 Slots = Callable[[Ledger], Sequence[tuple[int, Task]]]
 """What is due by the ledger of a namespace."""
 
@@ -39,10 +42,14 @@ def shared(organiser: Organiser, names: Iterable[str], due: Slots) -> list[Run]:
     for name in found.keys() & aside.keys():
         found[name].append(quarantined(aside[name]))
         organiser.told.ran(found[name][0], 0)
-    waiting = _with_something_due(organiser, [name for name in found if name not in aside], due)
-    first = random.Random(organiser.holder).randrange(len(waiting) or 1)
-    waiting = waiting[first:] + waiting[:first]
-    for tries_left in reversed(range(TRIES)):
+    open_to_all = [name for name in found if name not in aside]
+    first = random.Random(organiser.holder).randrange(len(open_to_all) or 1)
+    open_to_all = open_to_all[first:] + open_to_all[:first]
+    waiting: list[str] = []
+    for place in range(0, len(open_to_all), TOGETHER):
+        group = _with_something_due(organiser, open_to_all[place : place + TOGETHER], due)
+        waiting += [name for name in group if not _cared_for(organiser, name, due, found[name], TRIES - 1)]
+    for tries_left in reversed(range(TRIES - 1)):
         waiting = [name for name in waiting if not _cared_for(organiser, name, due, found[name], tries_left)]
     return [run for runs in found.values() for run in runs]
 

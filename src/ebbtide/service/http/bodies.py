@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, WithJsonSchema
 
 from ebbtide.audit.receipts import Receipt
+from ebbtide.audit.select import EXAMPLE
 from ebbtide.log.digest import Digest
 from ebbtide.model.words import (
     Condition,
@@ -339,7 +340,7 @@ class Fitting(_Said):
 class Select(_Said):
     """One SELECT over the audit views, stopped after `timeout` seconds; of JSON at most `limit` rows."""
 
-    model_config = _example(query="SELECT ref, to_state, rule, policy FROM lifecycle_transitions ORDER BY seq")
+    model_config = _example(query=EXAMPLE)
 
     query: Annotated[str, Field(max_length=100_000)]
     limit: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 1000

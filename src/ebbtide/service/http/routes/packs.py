@@ -22,7 +22,7 @@ from ebbtide.service.http.files import sent
 router = APIRouter(tags=["packs"])
 ZIP = "application/zip"
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
-_PACK = {ZIP: _BYTES | {"example": "PK…"}}
+_PACK = {"application/octet-stream": _BYTES | {"example": "PK…"}}
 _ZIPPED: dict[int | str, dict[str, Any]] = {200: {"description": "A zip of the files", "content": {ZIP: _BYTES}}}
 
 
