@@ -17,7 +17,7 @@ from ebbtide.audit.standing import Standing
 from ebbtide.cli import main
 from ebbtide.cli.settings import Settings
 from ebbtide.model.words import RunStatus, Task
-from ebbtide.organise.run import Run
+from ebbtide.organise.ledger import Run
 from ebbtide.service.metrics import Metrics
 
 ROOT = Path(__file__).parent.parent

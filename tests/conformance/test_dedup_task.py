@@ -15,7 +15,7 @@ from sqlalchemy import delete, select
 from ebbtide import Ebbtide, Refused
 from ebbtide.model import instant
 from ebbtide.model.identity import id_of_ref
-from ebbtide.organise.run import Run
+from ebbtide.organise.ledger import Run
 from ebbtide.policy.document import policy_from
 from ebbtide.store.tables import aliases, entities, evidence_links, memory_objects, memory_state
 

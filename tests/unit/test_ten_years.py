@@ -23,7 +23,7 @@ CHILD = """
 import hashlib, json, random, sys, time
 from ebbtide.model import instant
 from ebbtide.model.words import Task
-from ebbtide.organise.run import Ledger
+from ebbtide.organise.ledger import Ledger
 from ebbtide.policy.files import library
 from ebbtide.policy.schedule import starts_between
 import os

@@ -14,7 +14,7 @@ from ebbtide.model.identity import identifier
 from ebbtide.model.words import OpType, RunStatus
 from ebbtide.organise.approval import Held, approve, held
 from ebbtide.organise.lease import retry
-from ebbtide.organise.run import Run
+from ebbtide.organise.ledger import Run
 
 
 class Guarding(Passing, Reading):

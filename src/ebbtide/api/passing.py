@@ -13,8 +13,9 @@ from ebbtide.model.errors import BadInput, NotFound
 from ebbtide.model.words import Task
 from ebbtide.organise.extract import extract, refuse_missing
 from ebbtide.organise.lease import put_aside
+from ebbtide.organise.ledger import Ledger, Run
 from ebbtide.organise.reports import Reports
-from ebbtide.organise.run import Ledger, Organiser, Run
+from ebbtide.organise.run import Organiser
 from ebbtide.organise.sharing import quarantined, shared
 from ebbtide.organise.summarise import Summariser
 from ebbtide.policy.document import Policy

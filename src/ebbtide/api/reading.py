@@ -18,7 +18,7 @@ from ebbtide.memory.requests import DEFAULT_NAMESPACE
 from ebbtide.model.errors import BadInput, NotFound
 from ebbtide.model.identity import id_in, identifier
 from ebbtide.organise.lease import put_aside
-from ebbtide.organise.run import Run
+from ebbtide.organise.ledger import Run
 from ebbtide.organise.sharing import quarantined
 from ebbtide.store.tables import aliases, memory_objects, organiser_runs
 

@@ -201,7 +201,7 @@ def _decay_applied(db: Database) -> Select[Any]:
     """What passes took, and what stood at the instant of a rule that moved a memory.
 
     Nothing is joined: there are thousands for each memory, and DuckDB joins also what nobody asks for. The run's id
-    is derived from its slot, as `organise.run` derives it.
+    is derived from its slot, as `organise.ledger` derives it.
     """
     payload = db.json(log.payload)
     task = case(*((log.decay_profile.in_([p.value for p in found]), name.value) for name, found in _TASKS.items()))

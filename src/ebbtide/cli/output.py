@@ -24,8 +24,8 @@ from ebbtide.memory.read import Memory
 from ebbtide.model.instant import to_datetime
 from ebbtide.model.words import RunStatus
 from ebbtide.organise.approval import Held
+from ebbtide.organise.ledger import Run
 from ebbtide.organise.rehearsal import Rehearsal
-from ebbtide.organise.run import Run
 
 
 class Format(StrEnum):

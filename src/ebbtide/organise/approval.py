@@ -17,10 +17,11 @@ from ebbtide.model.errors import Refused
 from ebbtide.model.state import BITS
 from ebbtide.model.words import Expiry, LifecycleState, OpType, Rule, Ruling, StreamType, Task
 from ebbtide.organise.guard import Verdict
+from ebbtide.organise.ledger import Run
 from ebbtide.organise.lifecycle import LEAVING
 from ebbtide.organise.listed import JUDGED_AT, touched, untouched
 from ebbtide.organise.retention import expires_by, expiring_events, policies_of_expired
-from ebbtide.organise.run import Organiser, Run
+from ebbtide.organise.run import Organiser
 from ebbtide.policy.document import Policy
 from ebbtide.project.passes import AS_OF, NAMESPACE, Actor
 from ebbtide.project.scope import Scope, with_policy

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, and_, func, or_, select
 
 from ebbtide.model.words import StreamType
-from ebbtide.organise.run import Run
+from ebbtide.organise.ledger import Run
 from ebbtide.store.tables import event_log, memory_objects, namespaces
 
 

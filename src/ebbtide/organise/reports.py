@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ebbtide.organise.lease import Taken
-    from ebbtide.organise.run import Run
+from ebbtide.organise.lease import Taken
+from ebbtide.organise.ledger import Run
 
 
 class Reports:

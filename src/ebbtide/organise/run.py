@@ -9,32 +9,22 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
-    RowMapping,
-    ScalarSelect,
-    Select,
-    Text,
-    column,
     func,
     insert,
     select,
-    true,
     update,
-    values,
 )
 
 from ebbtide.log.head import Head, lock
 from ebbtide.model.entry import Draft
 from ebbtide.model.errors import NotFound
-from ebbtide.model.identity import uuid8
 from ebbtide.model.words import OpType, Ruling, RunStatus, Task
 from ebbtide.organise import lifecycle as leaving
 from ebbtide.organise import retention as expiring
@@ -43,13 +33,13 @@ from ebbtide.organise.decay import SUBJECT_TO_DECAY, decay, parameters
 from ebbtide.organise.dedup import SUBJECT_TO_DEDUP, dedup
 from ebbtide.organise.guard import GUARDED, Judge, Verdict
 from ebbtide.organise.lease import LEASE, Lease, Taken, check, claim, release
+from ebbtide.organise.ledger import COUNTS, Ledger, Run, newest_slots, policy_of, run_id_of
 from ebbtide.organise.lifecycle import lifecycle
 from ebbtide.organise.listed import JUDGED_AT
 from ebbtide.organise.reports import Reports
 from ebbtide.organise.retention import retention
 from ebbtide.organise.summarise import WINDOWS, Summariser, Summary, summarised, windows, written
 from ebbtide.policy.document import Policy
-from ebbtide.policy.schedule import newest_start, starts_between
 from ebbtide.project.passes import AS_OF, ORGANISER, Actor, Chunk
 from ebbtide.project.scope import CHUNK, Scope, next_scope
 from ebbtide.project.shelf import Shelf
@@ -63,91 +53,8 @@ _LEAVE: dict[Ruling | None, Any] = {
 }
 """Which objects a lifecycle slot covers after the guard has held it, or an operator approved it."""
 
-COUNTS = ("examined", "decayed", "warned", "archived", "deprecated", "expired")
-_ORDER = {task: place for place, task in enumerate(Task)}
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What one slot came to. `entries` counts those of objects; each chunk adds its ORGANISER_RUN.
-
-    `policy` is the version it ran under; `guard` is the guard's verdict as JSON text, where one was given; `error` is
-    why a namespace is set aside.
-    """
-
-    run_id: UUID
-    task: str
-    namespace_id: str
-    as_of: int
-    status: str
-    examined: int = 0
-    decayed: int = 0
-    warned: int = 0
-    archived: int = 0
-    deprecated: int = 0
-    expired: int = 0
-    entries: int = 0
-    policy: str | None = None
-    guard: str | None = None
-    error: str | None = None
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """What the guard said of the slot."""
-        return Verdict.read(self.guard)
-
-    @classmethod
-    def from_row(cls, row: RowMapping) -> Run:
-        """A run from its row of the ledger."""
-        return cls(**{name: row[name] for name in cls.__slots__ if name in row}, policy=_policy_of(row))
-
-
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """What was run in a namespace: per task its interval (µs), its newest slot, and slots begun but not finished.
-
-    `scheduled` are the tasks that run by themselves under its policy.
-    `began` is the earliest instant anything in the namespace took effect: slots before it are none.
-    """
-
-    intervals: Mapping[Task, int]
-    scheduled: tuple[Task, ...]
-    last: dict[Task, int]
-    unfinished: dict[Task, int]
-    began: int
-
-    def due(self, tasks: Iterable[Task], as_of: int) -> list[tuple[int, Task]]:
-        """The slots to run at an instant: what was begun and not finished, then per task the newest not begun.
-
-        Those in between are made up by the newest.
-        """
-        found = set()
-        for task in tasks:
-            if task in self.unfinished:
-                found.add((self.unfinished[task], task))
-            start = newest_start(self.intervals[task], as_of)
-            if start > self._done(task):
-                found.add((start, task))
-        return sorted(found, key=lambda slot: (slot[0], _ORDER[slot[1]]))
-
-    def between(self, tasks: Iterable[Task], begin: int, end: int) -> Iterator[tuple[int, Task]]:
-        """Every slot from one instant to another that is not done, in order of time."""
-        chosen = {task: self.intervals[task] for task in tasks}
-        for start, task in starts_between(chosen, max(begin, self.began), end):
-            if start > self._done(task) or start == self.unfinished.get(task):
-                yield start, task
-
-    def _done(self, task: Task) -> int:
-        return self.last.get(task, self.began - 1)
-
-
 REHEARSED = "rehearsed"
 """Why there is no summary of a window that a dry run takes for one that gets one."""
-
-
-def run_id_of(namespace: str, task: Task, start: int) -> UUID:
-    """A run's id follows from its slot."""
-    return uuid8("run", namespace, task, start)
 
 
 @dataclass
@@ -244,7 +151,7 @@ class Organiser:
         """The same of several namespaces by two queries: at most wake-ups there is nothing to do in most of them."""
         with self.transaction():
             policies = self._shelf.in_force(self.db, names)
-            slots = self.connection.execute(_newest_slots(self.db, names)).all()
+            slots = self.connection.execute(newest_slots(self.db, names)).all()
         began = {row.namespace_id: row.began_at for row in slots}
         last = {(row.namespace_id, Task(row.task)): row.last for row in slots if row.last is not None}
         unfinished = {(row.namespace_id, Task(row.task)): row.open for row in slots if row.open is not None}
@@ -476,28 +383,6 @@ class Organiser:
         return self._shelf.terms(head.namespace_id, head.policy_id, head.policy_version).policy
 
 
-def _newest_slots(db: Database, names: Sequence[str]) -> Select[Any]:
-    """By namespace and task the newest slot and the newest unfinished one, by an index: as quick after years."""
-    tasks = values(column("task", Text), name="tasks").data([(task.value,) for task in Task])
-    runs, n = organiser_runs.c, namespaces.c
-    mine = runs.namespace_id == n.namespace_id, runs.task == tasks.c.task
-
-    def newest(*which: ColumnElement[bool]) -> ScalarSelect[int]:
-        return select(func.max(runs.slot)).where(*mine, *which).correlate(namespaces, tasks).scalar_subquery()
-
-    return (
-        select(
-            n.namespace_id,
-            n.began_at,
-            tasks.c.task,
-            newest().label("last"),
-            newest(runs.finished_at.is_(None)).label("open"),
-        )
-        .select_from(namespaces.join(tasks, true()))
-        .where(db.among(n.namespace_id, names))
-    )
-
-
 def _moved_on(slot: Mapping[str, Any], scope: Scope, counts: Mapping[str, int]) -> Run:
     """What a slot has come to with another chunk."""
     total = {name: slot[name] + counts.get(name, 0) for name in (*COUNTS, "entries")}
@@ -508,11 +393,7 @@ def _moved_on(slot: Mapping[str, Any], scope: Scope, counts: Mapping[str, int]) 
     elif scope.last:
         status = RunStatus.DONE if total["entries"] else RunStatus.NOTHING_DUE
     named = (slot["run_id"], slot["task"], slot["namespace_id"], slot["slot"])
-    return Run(*named, status, **total, policy=_policy_of(slot), guard=slot["guard"])
-
-
-def _policy_of(slot: Mapping[str, Any] | RowMapping) -> str:
-    return f"{slot['policy_id']}@{slot['policy_version']}"
+    return Run(*named, status, **total, policy=policy_of(slot), guard=slot["guard"])
 
 
 def _slot(namespace: str, task: str, start: int) -> Any:

@@ -16,7 +16,8 @@ from ebbtide.model.errors import EbbtideError, StoreUnavailable
 from ebbtide.model.identity import uuid8
 from ebbtide.model.words import RunStatus, Task
 from ebbtide.organise.lease import Lease, Overtaken, Taken, one_line, put_aside, set_aside
-from ebbtide.organise.run import Ledger, Organiser, Run, run_id_of
+from ebbtide.organise.ledger import Ledger, Run, run_id_of
+from ebbtide.organise.run import Organiser
 
 TRIES = 3
 """So often a namespace is tried in one pass."""

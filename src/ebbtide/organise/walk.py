@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ebbtide.organise.run import Ledger, Organiser, Run
+from ebbtide.organise.ledger import Ledger, Run
+from ebbtide.organise.run import Organiser
 from ebbtide.policy.schedule import newest_start
 
 

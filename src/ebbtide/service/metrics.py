@@ -15,7 +15,7 @@ from ebbtide.audit.standing import Standing
 from ebbtide.model import instant
 from ebbtide.model.words import RunStatus, Task
 from ebbtide.organise.lease import Taken
-from ebbtide.organise.run import Run
+from ebbtide.organise.ledger import Run
 
 _LONG = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3600)
 _SHORT = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60)

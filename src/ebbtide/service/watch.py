@@ -15,8 +15,8 @@ from ebbtide.model import instant
 from ebbtide.model.errors import EbbtideError
 from ebbtide.model.words import RunStatus
 from ebbtide.organise.lease import Taken
+from ebbtide.organise.ledger import Run
 from ebbtide.organise.reports import Reports
-from ebbtide.organise.run import Run
 from ebbtide.service.metrics import Metrics
 
 log = structlog.get_logger()

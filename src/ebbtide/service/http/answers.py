@@ -14,7 +14,7 @@ from ebbtide.memory.erase import Counts, Receipt
 from ebbtide.memory.read import LogEntry
 from ebbtide.model.instant import to_datetime
 from ebbtide.organise.approval import Held
-from ebbtide.organise.run import Run
+from ebbtide.organise.ledger import Run
 from ebbtide.replay.plan import Plan
 
 

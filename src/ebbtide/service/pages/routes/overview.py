@@ -9,7 +9,7 @@ from ebbtide.access.rights import Right
 from ebbtide.audit.ahead import Ahead
 from ebbtide.audit.over_time import CountsAt
 from ebbtide.model.words import DecayProfile, RunStatus
-from ebbtide.organise.run import Run
+from ebbtide.organise.ledger import Run
 from ebbtide.service.pages import pictures
 from ebbtide.service.pages.visit import Answer, Page, Pages, Visit
 

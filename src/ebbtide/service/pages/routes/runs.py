@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ebbtide.access.rights import Right
 from ebbtide.model.errors import NotFound
-from ebbtide.organise.run import Run
+from ebbtide.organise.ledger import Run
 from ebbtide.service.pages.visit import Answer, Page, Pages, Visit
 
 LISTED = 100
