@@ -55,10 +55,13 @@ def claim(db: Database, connection: Connection, namespace: str, holder: str, *, 
 
     One whose lease has run out, or whose holder's connection is gone, is taken over.
     """
-    connection.execute(insert_or_skip(leases).values(namespace_id=namespace, failures=0).on_conflict_do_nothing())
-    mine = leases.c.namespace_id == namespace
-    query = select(leases, db.now().label("now")).where(mine)
-    row = connection.execute(db.lock_clause(query, skip=not wait)).first()
+    query = db.lock_clause(
+        select(leases, db.now().label("now")).where(leases.c.namespace_id == namespace), skip=not wait
+    )
+    row = connection.execute(query).first()
+    if row is None:  # Never leased before, or locked.
+        connection.execute(insert_or_skip(leases).values(namespace_id=namespace, failures=0).on_conflict_do_nothing())
+        row = connection.execute(query).first()
     if row is None:
         return Taken.BUSY
     if row.retry_at is not None and row.retry_at > row.now:
