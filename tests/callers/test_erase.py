@@ -10,6 +10,7 @@ from sqlalchemy import create_engine, make_url, text
 from tests.files import bytes_of
 
 from ebbtide import Conflict, Ebbtide, NotFound, Refused
+from ebbtide.model.errors import StoreUnavailable
 
 pytestmark = pytest.mark.lets_go
 
@@ -246,3 +247,29 @@ def test_what_is_said_again_may_say_that_it_was_erased(two):
     assert again.id != erased
     assert two.history(again.id, namespace=NS)[0].payload["reasserts_erased"] is True
     assert two.memory("tom-0", namespace=NS).value is None
+
+
+@pytest.mark.parametrize("where", ["a reader here", "a writer elsewhere"])
+def test_what_others_make_postgresql_keep_is_told_and_scrubbed_when_they_are_done(make_url_for, clock, where):
+    """VACUUM keeps rows for who reads at an older instant, and for who writes in any database of the server."""
+    url = make_url_for("postgresql")
+    there = make_url(url) if where == "a reader here" else make_url(url).set(database="postgres")
+    with Ebbtide.open(url, clock=clock, wait=0.2) as ebb:
+        ebb.assert_memory("CANARY-seen", ref="seen", epistemic_type="OBSERVED", source_type="USER_STATED")
+        engine = create_engine(there, isolation_level="REPEATABLE READ")
+        with engine.connect() as other:
+            query = "SELECT count(*) FROM contents" if where == "a reader here" else "SELECT pg_current_xact_id()"
+            other.execute(text(query))
+            receipt = ebb.erase("seen")
+            assert receipt.erased.contents == 1
+            assert "could not be scrubbed" in receipt.still_holding[0]
+            with pytest.raises(StoreUnavailable, match="would keep what was erased"):
+                ebb.scrub()
+        engine.dispose()
+        with Ebbtide(url, clock=clock) as patient:
+            patient.scrub()
+            with patient.store.begin() as connection:
+                connection.execute(text("CHECKPOINT"))
+                query = "SELECT current_setting('data_directory') || '/' || pg_relation_filepath('contents')"
+                file = Path(connection.execute(text(query)).scalar_one())
+            assert b"CANARY-seen" not in file.read_bytes()

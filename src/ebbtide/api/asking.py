@@ -29,7 +29,7 @@ from ebbtide.memory.erase import Erasure, Receipt, Target
 from ebbtide.memory.ingest import Ingested, Placed, read_lines, take_lines
 from ebbtide.memory.read import Memory, Stored
 from ebbtide.memory.requests import DEFAULT_NAMESPACE, AnyRequest, Line, request_from
-from ebbtide.model.errors import BadInput, Conflict, EbbtideError, Refused
+from ebbtide.model.errors import BadInput, Conflict, EbbtideError, Refused, StoreUnavailable
 from ebbtide.model.words import OpType, TombstoneReason
 from ebbtide.organise.run import Organiser
 from ebbtide.organise.walk import Walker
@@ -283,12 +283,22 @@ class Asking(Passing, Reading):
                 with connection.begin():
                     refusal.note(connection, clock=self._clock(), entropy=self._entropy)
                 raise
-        if scrub and not preview:
+        return self._scrubbed(receipt) if scrub and not preview else receipt
+
+    def _scrubbed(self, receipt: Receipt) -> Receipt:
+        """Scrubs after an erasure. Where that cannot be done now, the receipt says so: it must not be lost."""
+        try:
             self.scrub()
+        except StoreUnavailable as error:
+            left = f"the files of the database, which could not be scrubbed: {error.message}"
+            return receipt.model_copy(update={"still_holding": [left, *receipt.still_holding]})
         return receipt
 
     def scrub(self) -> None:
-        """Takes the bytes of what was erased out of the database's files."""
+        """Takes the bytes of what was erased out of the database's files.
+
+        Raises `StoreUnavailable` where a transaction that began before still sees it: PostgreSQL would keep it.
+        """
         with self.store.begin() as connection:
             self._refuse_scrub(connection)
         self.store.db.scrub()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -82,6 +83,7 @@ class PostgreSQL(Database):
 
     def __init__(self, url: URL, *, wait: float) -> None:
         self._where = f"{url.host or 'local socket'}/{url.database}"
+        self._wait = wait
         self._engine = create_engine(
             url,
             hide_parameters=True,  # contents are among them, and errors are logged
@@ -308,7 +310,23 @@ class PostgreSQL(Database):
     def scrub(self) -> None:
         with self.connect() as connection:
             alone = connection.execution_options(isolation_level="AUTOCOMMIT")
+            self._wait_for_others(alone)
             alone.execute(text(f"VACUUM FULL {contents.name}"))
+
+    def _wait_for_others(self, connection: Connection) -> None:
+        """Waits for transactions for which VACUUM would keep what was erased, without a word.
+
+        That is whoever still sees it, and whoever has written anything, in any database of the server, and is not done.
+        """
+        now = connection.execute(text("SELECT CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text)")).scalar_one()
+        deadline = time.monotonic() + self._wait
+        while others := connection.execute(text(_OTHERS), {"now": now}).scalar():
+            if time.monotonic() > deadline:
+                raise StoreUnavailable(
+                    f"PostgreSQL at {self._where}: for a transaction of process {others} it would keep what was "
+                    "erased: once that has ended, run `ebb scrub`"
+                )
+            connection.execute(text("SELECT pg_sleep(0.05)"))
 
     def lock_clause(self, select: Any, *, skip: bool = False) -> Any:
         return select.with_for_update(skip_locked=skip)
@@ -394,6 +412,22 @@ def _raising(connection: Connection) -> Iterator[None]:
             connection.invalidate(error)
         raise DBAPIError.instance("COPY", None, error, psycopg.Error, connection_invalidated=lost) from error
 
+
+_OTHERS = """
+    WITH began AS (SELECT CAST(CAST(:now AS text) AS xid8) AS at),
+    others AS (
+        SELECT string_agg(CAST(pid AS text), ', ' ORDER BY pid) AS pids
+        FROM pg_stat_activity, began
+        WHERE pid <> pg_backend_pid()
+            AND (
+                age(backend_xid) > age(CAST(at AS xid))
+                OR datname = current_database() AND age(backend_xmin) > age(CAST(at AS xid))
+            )
+    )
+    SELECT coalesce(pids, CASE WHEN pg_snapshot_xmin(pg_current_snapshot()) < at THEN 'another role' END)
+    FROM others, began
+"""
+"""The processes with transactions older than an instant: writers of any database, readers of this one."""
 
 _SESSION = "pid || ' ' || date_part('epoch', backend_start)"
 """The process of a connection and when it began, since process ids come again."""
