@@ -226,9 +226,9 @@ class Planner:
             )
             .distinct()
         )
-        query = select(namespaces).where(namespaces.c.namespace_id.in_(named)).order_by(namespaces.c.namespace_id)
         if namespace is not None:
-            query = query.where(namespaces.c.namespace_id == namespace)
+            named = named.where(log.namespace_id == namespace, log.stream_id == id_of_namespace(namespace))
+        query = select(namespaces).where(namespaces.c.namespace_id.in_(named)).order_by(namespaces.c.namespace_id)
         return [Head(**row._mapping) for row in self._connection.execute(query)]
 
     def _objects(self, namespace: str) -> int:
