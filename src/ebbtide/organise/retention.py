@@ -10,18 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from sqlalchemy import (
-    BindParameter,
-    ColumnElement,
-    Connection,
-    Text,
-    and_,
-    bindparam,
-    case,
-    literal,
-    or_,
-    select,
-)
+from sqlalchemy import BindParameter, ColumnElement, Connection, Text, and_, bindparam, case, literal, or_, select
 
 from ebbtide.decay import facts
 from ebbtide.model import instant
