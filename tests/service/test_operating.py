@@ -6,7 +6,7 @@ import io
 import json
 import tempfile
 from pathlib import Path
-from zipfile import ZipFile
+from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZIP_STORED, ZipFile
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +18,7 @@ from ebbtide.service.http import edge
 from ebbtide.store.tables import memory_state
 
 PARQUET = "application/vnd.apache.parquet"
+METHODS = (ZIP_STORED, ZIP_DEFLATED, ZIP_BZIP2, ZIP_LZMA)
 
 
 @pytest.fixture(params=["duckdb", "postgresql"])
@@ -31,6 +32,17 @@ def zipped(files: dict[str, bytes]) -> bytes:
         for name, content in files.items():
             archive.writestr(name, content)
     return out.getvalue()
+
+
+def damaged(method: int) -> bytes:
+    """A zip whose directory is whole, and the bytes of its one file are not."""
+    out = io.BytesIO()
+    with ZipFile(out, "w", compression=method) as archive:
+        archive.writestr("manifest.json", bytes(range(256)) * 40)
+    raw = bytearray(out.getvalue())
+    begin = 30 + len("manifest.json")
+    raw[begin : begin + 60] = b"\xff" * 60
+    return bytes(raw)
 
 
 def unzipped(raw: bytes) -> dict[str, bytes]:
@@ -64,7 +76,15 @@ def test_what_is_no_pack_is_refused_and_nothing_is_written(served, monkeypatch):
     whole = unzipped(served.operator.get("/v1/packs").content)
     tampered = {name: raw.replace(b"1", b"2") if name.endswith(".json") else raw for name, raw in whole.items()}
     outside = whole | {"../../ebbtide-was-outside": b"x", "../ebbtide-was-outside": b"x"}
-    for body in (b"", b"PK", b"no zip", zipped({}), zipped({"manifest.json": b"{}"}), zipped(tampered)):
+    for body in (
+        b"",
+        b"PK",
+        b"no zip",
+        zipped({}),
+        zipped({"manifest.json": b"{}"}),
+        zipped(tampered),
+        *map(damaged, METHODS),
+    ):
         problem(served.operator.post("/v1/packs", content=body), 422, "bad_input")
     served.operator.post("/v1/packs", content=zipped(outside))
     folder = Path(tempfile.gettempdir())

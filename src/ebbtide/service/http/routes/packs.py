@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import lzma
 import tempfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path as File
 from typing import Annotated, Any
@@ -23,6 +25,8 @@ router = APIRouter(tags=["packs"])
 ZIP = "application/zip"
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
 _PACK = {"application/octet-stream": _BYTES | {"example": "PK…"}}
+_NO_ZIP = (BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, RuntimeError, EOFError, ValueError, OSError)
+"""What a body raises that is no zip, is damaged, encrypted, of an unknown method, or names no file can have."""
 _ZIPPED: dict[int | str, dict[str, Any]] = {200: {"description": "A zip of the files", "content": {ZIP: _BYTES}}}
 
 
@@ -75,5 +79,5 @@ def _unzip(body: bytes, folder: File) -> None:
             if sum(one.file_size for one in archive.infolist()) > LARGEST_BODY:
                 raise BadInput(f"has more than {LARGEST_BODY} bytes unpacked: use `ebb import`", field="body")
             archive.extractall(folder)
-    except (BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+    except _NO_ZIP as error:
         raise BadInput(f"is no zip of a pack: {error}", field="body") from error
