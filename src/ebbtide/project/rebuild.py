@@ -121,10 +121,11 @@ def _groups(
     log = event_log.c
     asserted = (log.stream_type == StreamType.OBJECT.value) & (log.version == 1)
     query = select(log.namespace_id, func.count()).where(db.among(log.namespace_id, names), asserted)
-    counts = connection.execute(query.group_by(log.namespace_id).order_by(log.namespace_id)).tuples().all()
+    counts = dict(connection.execute(query.group_by(log.namespace_id)).tuples().all())
     together: list[str] = []
     objects = 0
-    for name, count in counts:
+    for name in names:  # Also one of which no first entry is found: what else it has is folded.
+        count = counts.get(name, 0)
         ranges = -(-count // AT_ONCE)
         if ranges > 1:
             bounds = [UUID(int=(place << 128) // ranges) for place in range(ranges)]
